@@ -2,6 +2,7 @@
    are aligned to huge pages and advised with madvise; small ones come from malloc. */
 #include "base/machine.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 /* ---- limits ---- */
 
-static const char hierarchy[] = "/sys/fs/cgroup";
+static const char hierarchy[] = "/sys/fs/cgroup", hierarchy_1[] = "/sys/fs/cgroup/memory";
 enum { GROUP = 400 };
 
 /* The number in a group's file, in its first line or after name; 0 if it has none, such as "max".
@@ -29,13 +30,17 @@ static size_t machine_number(const char *root, const char *group, const char *fi
   return (size_t)v;
 }
 
-/* The limit of one group, or what it leaves; SIZE_MAX without a limit. */
+/* The limit of one group, or what it leaves; SIZE_MAX without a limit.  Version 1 has other names
+   for the same, and a number beyond every machine for none. */
 static size_t machine_of_group(const char *root, const char *group, int left) {
   size_t limit = machine_number(root, group, "memory.max", "");
-  if (!limit) return SIZE_MAX;
+  bool first = !limit;
+  if (first) limit = machine_number(root, group, "memory.limit_in_bytes", "");
+  if (!limit || limit > SIZE_MAX / 4) return SIZE_MAX;
   if (!left) return limit;
-  size_t used = machine_number(root, group, "memory.current", "");
-  size_t cache = machine_number(root, group, "memory.stat", "inactive_file ");
+  size_t used = machine_number(root, group, first ? "memory.usage_in_bytes" : "memory.current", "");
+  size_t cache =
+      machine_number(root, group, "memory.stat", first ? "total_inactive_file " : "inactive_file ");
   used -= cache < used ? cache : used;
   return used < limit ? limit - used : 1;
 }
@@ -53,35 +58,47 @@ size_t mr__machine_groups(const char *root, const char *group, int left) {
   }
 }
 
-/* The process's group: "/user.slice/session-1.scope" from "0::/user.slice/session-1.scope". */
-static void own_group(char group[GROUP]) {
-  char line[GROUP + 20];
+/* The process's group: "/user.slice/session-1.scope" from "0::/user.slice/session-1.scope", or of
+   version 1 from "9:memory:/user.slice"; "" if it is in none. */
+static void own_group(bool first, char group[GROUP]) {
+  char line[GROUP + 60];
   group[0] = 0;
   FILE *f = fopen("/proc/self/cgroup", "re");
   if (!f) return;
-  while (fgets(line, sizeof line, f))
-    if (!strncmp(line, "0::/", 4)) snprintf(group, GROUP, "%.396s", line + 3);
+  while (fgets(line, sizeof line, f)) {
+    const char *at = strchr(line, ':'), *path = at ? strchr(at + 1, ':') : NULL;
+    if (!path || path[1] != '/') continue;
+    bool memory = !strncmp(at, ":memory:", 8) || strstr(at, ",memory:") || strstr(at, ":memory,");
+    if (first ? memory : !strncmp(line, "0::", 3)) snprintf(group, GROUP, "%.396s", path + 1);
+  }
   fclose(f);
   group[strcspn(group, "\n")] = 0;
 }
 
-size_t mr_machine_memory(void) {
+/* The least over both versions, of which a machine may have both; SIZE_MAX without a limit. */
+static size_t least_of_groups(int left) {
   char group[GROUP];
+  own_group(false, group);
+  size_t second = mr__machine_groups(hierarchy, group, left);
+  own_group(true, group);
+  size_t first = mr__machine_groups(hierarchy_1, group, left);
+  return first < second ? first : second;
+}
+
+size_t mr_machine_memory(void) {
   size_t all = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-  own_group(group);
-  size_t limit = mr__machine_groups(hierarchy, group, 0);
+  size_t limit = least_of_groups(0);
   return limit < all ? limit : all;
 }
 
 size_t mr_machine_memory_left(void) {
-  char group[GROUP], line[128];
+  char line[128];
   unsigned long long kb = 0;
-  own_group(group);
   FILE *f = fopen("/proc/meminfo", "re");
   while (f && fgets(line, sizeof line, f))
     if (sscanf(line, "MemAvailable: %llu", &kb) == 1) break;
   if (f) fclose(f);
-  size_t all = (size_t)kb * 1024, left = mr__machine_groups(hierarchy, group, 1);
+  size_t all = (size_t)kb * 1024, left = least_of_groups(1);
   if (left == SIZE_MAX) return all;
   return all && all < left ? all : left;
 }

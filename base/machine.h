@@ -1,5 +1,5 @@
-/* Memory: how much the machine and this process's control groups (version 2) allow, and large
-   blocks of it.  Any thread; the calls about limits read a few files of /proc and /sys. */
+/* Memory: how much the machine and this process's control groups (version 1 or 2) allow, and
+   large blocks of it.  Any thread; the calls about limits read a few files of /proc and /sys. */
 #ifndef MR_BASE_MACHINE_H
 #define MR_BASE_MACHINE_H
 

@@ -127,6 +127,102 @@ def top(n):
     return 'top', 'r', '--once'
 
 
+def jaxpr_text(n):
+    lines = ''.join(f' b{i}:f32[4,4] = mul b{i - 1} b{i - 1}\n' for i in range(1, n + 1))
+    return write('g.jaxpr', '{ lambda ; b0:f32[4,4]. let\n' + lines + f'  in (b{n},) }}\n')
+
+
+def parsed(n):
+    return 'jaxpr', jaxpr_text(n)
+
+
+def differentiated(n):
+    return 'jaxpr', write('g.jaxpr', open(jaxpr_text(n)).read().replace(f'(b{n},)', '(s,)').replace(
+        '  in (s', f' s:f32[] = reduce_sum[axes=(0, 1)] b{n}\n  in (s')), '--grad'
+
+
+def compiled(n):
+    return 'jaxpr', jaxpr_text(n), '--compiled'
+
+
+def layers(n):
+    return 'mem', 'step', 'model=vit', f'layers={n}', 'embed=32', 'heads=2', 'mlp=64', '--batch', '2', '--no-run'
+
+
+def record_of_many(n):
+    return 'who', write('g.mr', f'range {n} ! shuffle seed=1 epochs=1000 ! batch 1000 ! null\n'), '--record', str(n // 3)
+
+
+def epochs_of_record(n):
+    return 'who', write('g.mr', f'range 1000000000 ! shuffle seed=1 epochs={n} ! batch 1000 ! null\n'), '--record', '7'
+
+
+def record_of_mix(n):
+    mix(n, lambda i: f'range {100 * i} stop={100 * i + 100}')
+    text = open('g.mr').read().replace('shuffle seed=1', 'shuffle seed=1 epochs=20')
+    return 'who', write('g.mr', text), '--record', '7'
+
+
+def fields(n):
+    for i in range(n):
+        npy(f'f{i}.npy', '<i8', '(64,)', bytes(512))
+    return 'run', 'npy fields=' + ','.join(f'f{i}:f{i}.npy' for i in range(n)) + ' ! shuffle seed=1 ! batch 8 ! null'
+
+
+def variables(n):
+    return 'graph', write('g.mr', ''.join(f'let v{i}={i}\n' for i in range(n)) + 'range 8 ! batch 8 ! null\n')
+
+
+def lines_of_graphs(n):
+    return 'run', write('g.mr', 'range 8 ! batch 8 ! null\n' * n)
+
+
+def folder(n):
+    for i in range(n):
+        os.makedirs(f'd/{i % 10}', exist_ok=True)
+        write(f'd/{i % 10}/{i}.png', '')
+    return 'graph', write('g.mr', 'folder d ! shuffle seed=1 ! decode ! resized-crop ! batch 8 ! null\n')
+
+
+def index(n):
+    with tarfile.open('t.tar', 'w') as t:
+        for k in range(n):
+            member = tarfile.TarInfo(f'{k}.bin')
+            member.size = 8
+            t.addfile(member, io.BytesIO(bytes(8)))
+    return 'run', 'tar t.tar fields=bin:value index=beside ! shuffle seed=1 ! batch 64 ! null'
+
+
+def indexed_step(n):
+    return 'run', f'range {n} ! shuffle seed=1 ! batch 64 ! null'
+
+
+def kept_labels(n):
+    return 'run', write('g.mr', 'range 10000 ! filter ' + ','.join(str(i) for i in range(n)) + ' ! batch 64 ! null\n')
+
+
+def left_out_records(n):
+    write('skip.txt', ''.join(f'{3 * i}\n' for i in range(n)))
+    return 'run', 'range 1000 skip-records=@skip.txt ! shuffle seed=1 ! batch 64 ! null'
+
+
+def compared_runs(n):
+    metrics(20)
+    for i in range(n):
+        shutil.copytree('r', f'r{i}', dirs_exist_ok=True)
+    return ('runs', *[f'r{i}' for i in range(n)])
+
+
+def history(n):
+    metrics(n)
+    graph = 'range 1000000 ! shuffle seed=1 epochs=100 ! batch 8 ! null\n'
+    write('r/graph.mr', graph), write('r/settings.txt', '')
+    with open('r/history.jsonl', 'w') as f:
+        for i in range(n):
+            f.write(json.dumps({'from': 100 * i, 'graph': graph, 'settings': f'batch.drop-remainder={i % 2}\n', 'carry': '', 'data': '', 'plugins': ''}) + '\n')
+    return 'who', 'r', '--step', str(100 * n - 50)
+
+
 # axis, sizes, exponents allowed of memory, bytes read and instructions, and the most kB that one more may take
 AXES = [
     ('stages of records', records, (100, 200, 400, 800), 1.2, 1.2, 1.6, 400),
@@ -144,6 +240,23 @@ AXES = [
     ('bad records', bad_records, (5000, 10000, 20000, 40000), 1.2, 1.2, 1.2, 1),
     ('lines of metrics, runs', runs, (100000, 200000, 400000, 800000), 0.2, 0.2, None, 0.05),
     ('lines of metrics, top --once', top, (100000, 200000, 400000, 800000), 0.2, 0.2, None, 0.05),
+    ('equations of a jaxpr, printed', parsed, (500, 1000, 2000, 4000), 1.2, 1.2, 1.3, 4),
+    ('equations, differentiated', differentiated, (500, 1000, 2000, 4000), 1.2, 1.2, 1.3, 8),
+    ('equations, compiled', compiled, (500, 1000, 2000, 4000), 1.2, 1.2, 1.5, 10),
+    ('layers of a model, planned', layers, (4, 8, 16, 32), 1.2, 1.2, 1.6, 4000),
+    ('records, who --record', record_of_many, (10 ** 6, 10 ** 7, 10 ** 8, 10 ** 9), 0.2, 0.2, 0.2, 0.001),
+    ('epochs, who --record', epochs_of_record, (1250, 2500, 5000, 10000), 1.2, 1.2, 1.2, 0.3),
+    ('inputs of a mix, who --record', record_of_mix, (500, 1000, 2000, 4000), 1.2, 1.2, 1.6, 30),
+    ('fields of records', fields, (2, 4, 8, 14), 1.2, 1.2, 1.4, 500),
+    ('variables of a graph', variables, (500, 1000, 2000, 4000), 1.2, 1.2, 1.6, 4),
+    ('graphs in a file', lines_of_graphs, (25, 50, 100, 200), 1.2, 1.2, 1.6, 1000),
+    ('files of a folder', folder, (1000, 2000, 4000, 8000), 1.2, 1.2, 1.3, 2),
+    ('records of a shard, indexed', index, (2500, 5000, 10000, 20000), 1.2, 1.2, 1.2, 0.5),
+    ('records of an epoch, run', indexed_step, (25000, 50000, 100000, 200000), 0.2, 0.2, 1.1, 0.05),
+    ('labels that filter keeps', kept_labels, (1000, 2000, 4000, 8000), 1.2, 1.2, 1.2, 0.5),
+    ('records left out', left_out_records, (12500, 25000, 50000, 100000), 1.2, 1.2, 1.2, 0.2),
+    ('runs compared', compared_runs, (100, 200, 400, 800), 1.2, 1.2, 1.3, 30),
+    ('resumes of a run, who --step', history, (250, 500, 1000, 2000), 1.2, 1.2, 1.3, 5),
 ]
 
 

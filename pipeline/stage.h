@@ -121,6 +121,12 @@ typedef enum mr_role {
   MR_ROLES
 } mr_role_t;
 
+/* What a stage takes of memory besides buffers. */
+typedef struct mr_takes {
+  size_t bytes;
+  const char *advice; /* what to do where that is too much, as a clause; NULL: none */
+} mr_takes_t;
+
 typedef struct mr_stage_def {
   const char *name;  /* names the stage in graph files, logs and metrics */
   const char *help;  /* one sentence, ends with a period */
@@ -141,6 +147,12 @@ typedef struct mr_stage_def {
   void (*forget)(mr_stage_t *s);
   mr_err_t (*open)(mr_stage_t *s); /* takes memory, files, devices; NULL: takes none */
   void (*close)(mr_stage_t *s);    /* gives back; runs after open, also if open failed */
+
+  /* After plan: sets what the stage will take from open on besides the buffers of its outputs, as
+     far as its settings and inputs say (pipeline/run/memory.h).  models: also what it has to plan a
+     model for, which may take a second.  MR_OK, or a failure by mr_stage_fail.  NULL: little, or it
+     takes only what is free. */
+  mr_err_t (*memory)(mr_stage_t *s, bool models, mr_takes_t *out);
 
   /* One of these, or order and walk (mr_stage_def_check).  They live as long as the constant. */
   const mr_source_def_t *source;

@@ -10,13 +10,18 @@
 
 #include "apps/cli/cli.h"
 #include "apps/run/graph_arg.h"
+#include "base/machine.h"
 #include "base/text.h"
 #include "base/xio.h"
+#include "pipeline/run/memory.h"
 
 extern char **environ;
 
 static const mr_flag_t graph_flags[] = {
-    {"--svg", "FILE", "Writes a picture instead, drawn by Graphviz's dot."}, {0}};
+    {"--svg", "FILE", "Writes a picture instead, drawn by Graphviz's dot."},
+    {"--memory", NULL,
+     "Prints what each stage will take of memory at most, and fails if the machine has less."},
+    {0}};
 
 /* Runs dot on the DOT file with its output on the descriptor svg_fd. */
 static mr_err_t call_dot(const char *dot, const char *svg, int svg_fd, mr_diag_t *diag) {
@@ -58,13 +63,52 @@ static mr_err_t write_svg(const char *text, size_t n, const char *svg, mr_diag_t
   return e;
 }
 
+static const char *bytes_cell(size_t bytes, char text[24]) {
+  return bytes ? mr_bytes_text(bytes, text) : "-";
+}
+
+static void print_memory(const mr_stage_memory_t *row, int n, size_t total) {
+  static const char format[] = "%-20s %8s %12s %12s %12s %12s %12s %12s\n";
+  mr_stage_memory_t sum = {0};
+  char cell[6][24], threads[12];
+  printf(format, "stage", "threads", "buffers", "queues", "records", "stacks", "own", "all");
+  for (int i = 0; i <= n; i++) {
+    const mr_stage_memory_t *r = i < n ? &row[i] : &sum;
+    snprintf(threads, sizeof threads, "%d", r->workers);
+    printf(format, i < n ? r->stage : "all stages", r->workers ? threads : "-",
+           bytes_cell(r->buffers, cell[0]), bytes_cell(r->queues, cell[1]),
+           bytes_cell(r->records, cell[2]), bytes_cell(r->threads, cell[3]),
+           bytes_cell(r->own, cell[4]), bytes_cell(i < n ? r->all : total, cell[5]));
+    sum.workers += r->workers, sum.buffers += r->buffers, sum.queues += r->queues;
+    sum.records += r->records, sum.threads += r->threads, sum.own += r->own;
+  }
+}
+
+static mr_err_t show_memory(mr_graph_t *g, mr_diag_t *diag) {
+  int n = mr_graph_n_stages(g);
+  mr_stage_memory_t *row = calloc((size_t)n + 1, sizeof *row);
+  size_t total;
+  char room[24];
+  if (!row) return mr_no_memory(diag, "the sum of a graph");
+  mr_err_t e = mr_graph_memory(g, true, row, &total, diag);
+  if (e >= 0) print_memory(row, n, total);
+  if (e >= 0)
+    printf("the machine or its control group has %s\n", mr_bytes_text(mr_machine_memory(), room));
+  if (e >= 0) e = mr_graph_memory_check(g, row, total, diag);
+  free(row);
+  return e;
+}
+
 static int graph_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_graph_t *g;
+  bool memory = mr_args_text(a, "--memory") != NULL;
   const char *svg = mr_args_text(a, "--svg");
   MR_TRY(mr_graph_from_args(a, 0, &g, diag));
   int e = mr_graph_settle(g, diag);
-  if (e >= 0 && !svg && mr_graph_dot(g, stdout) < 0) e = mr_no_memory(diag, "the text of a graph");
-  if (e >= 0 && svg) {
+  if (e >= 0 && memory) e = show_memory(g, diag);
+  if (e >= 0 && !svg && !memory && mr_graph_dot(g, stdout) < 0)
+    e = mr_no_memory(diag, "the text of a graph");
+  if (e >= 0 && svg && !memory) {
     mr_text_out_t out;
     size_t n;
     FILE *f = mr_text_out_open(&out);

@@ -11,11 +11,14 @@
 
 static const char ENDING[] = ".classes";
 
+_Static_assert(MR_SHARD_COLUMNS_WIDE > 50000, "all names of a list, and the arrays");
+
 enum {
-  LABEL = 5, /* bytes of a tab, a number and a blank before a name */
+  LABEL = 7, /* bytes of a tab, a number and a blank before a name */
   HEADER_MAX = 512,
-  LISTED_MAX = 1000, /* names of one list: each is a column of the index */
-  CHARS_MAX = 256,   /* of a name, in the file */
+  LISTED_MAX = 50000, /* names of one list: each is a column of the index, of at most
+                         MR_SHARD_COLUMNS_WIDE */
+  CHARS_MAX = 256,    /* of a name, in the file */
   N_ENDING = sizeof ENDING - 1
 };
 
@@ -106,7 +109,7 @@ mr_err_t mr_npz_note_classes(mr_shard_file_t *file, int64_t at, int64_t bytes, c
   char text[HEADER_MAX + 1] = {0};
   size_t head = bytes < HEADER_MAX ? (size_t)bytes : HEADER_MAX;
   texts_t t = {0};
-  *why = "it is no list of 1 to 1000 texts, as names of classes are";
+  *why = "it is no list of 1 to 50,000 texts, as names of classes are";
   mr_err_t e = mr_shard_file_read(file, at, text, head, diag);
   if (e != MR_OK || head < 12 || memcmp(text, "\x93NUMPY\1\0", 8)) return e;
   size_t first = 10 + (size_t)((uint8_t)text[8] | (uint8_t)text[9] << 8);
@@ -156,7 +159,7 @@ static void choose_owner(mr_shard_source_t *t) {
 
 /* Puts the names, which the indexes hold, into name[]; returns how many there are, or -1 with a
    sentence if a number has two. */
-static int collect_names(mr_stage_t *s, const mr_shard_source_t *t, const char *name[LISTED_MAX]) {
+static int collect_names(mr_stage_t *s, const mr_shard_source_t *t, const char **name) {
   int n = 0;
   for (int c = 0; c < t->shards->n_columns; c++) {
     const mr_shards_column_t *k = &t->shards->column[c];
@@ -179,12 +182,8 @@ static int collect_names(mr_stage_t *s, const mr_shard_source_t *t, const char *
   return n;
 }
 
-mr_err_t mr_npz_take_classes(mr_stage_t *s, mr_shard_source_t *t) {
-  const char *name[LISTED_MAX] = {0};
-  *t->classes_of = 0;
-  if (t->named.n) return MR_OK;
-  choose_owner(t);
-  if (!*t->classes_of) return MR_OK;
+/* name: [LISTED_MAX] NULL. */
+static mr_err_t take_names(mr_stage_t *s, mr_shard_source_t *t, const char **name) {
   int n = collect_names(s, t, name);
   if (n < 0) return MR_ERR_DATA;
   for (int i = 0; i < n; i++)
@@ -200,4 +199,16 @@ mr_err_t mr_npz_take_classes(mr_stage_t *s, mr_shard_source_t *t) {
   t->dataset = (mr_dataset_t){t->kind->name, n, t->names.name};
   t->named = (mr_classes_t){n, t->names.name};
   return MR_OK;
+}
+
+mr_err_t mr_npz_take_classes(mr_stage_t *s, mr_shard_source_t *t) {
+  *t->classes_of = 0;
+  if (t->named.n) return MR_OK;
+  choose_owner(t);
+  if (!*t->classes_of) return MR_OK;
+  const char **name = calloc(LISTED_MAX, sizeof *name);
+  if (!name) return mr_stage_no_memory(s, "the names of classes");
+  mr_err_t e = take_names(s, t, name);
+  free(name);
+  return e;
 }

@@ -58,6 +58,12 @@ static mr_err_t synthetic_open(mr_stage_t *s) {
   return MR_OK;
 }
 
+static mr_err_t synthetic_memory(mr_stage_t *s, bool models, mr_takes_t *out) {
+  const synthetic_t *t = s->state;
+  if (t->n <= KEPT_MAX) out->bytes = (size_t)t->n * (MR_IMAGE_BYTES + 1);
+  return MR_OK;
+}
+
 static void synthetic_close(mr_stage_t *s) {
   synthetic_t *t = s->state;
   free(t->picture), free(t->label);
@@ -141,6 +147,7 @@ const mr_stage_def_t mr_stage_synthetic = {
     .opts = synthetic_opts,
     .state_sz = sizeof(synthetic_t),
     .plan = synthetic_plan,
+    .memory = synthetic_memory,
     .open = synthetic_open,
     .close = synthetic_close,
     .source = &synthetic_source,

@@ -307,29 +307,26 @@ static mr_err_t mix_taken(mr_stage_t *s, int port, int64_t index, int64_t from, 
   return *position = (int64_t)on, MR_OK;
 }
 
-/* How many of the first k records come from an input. */
-static int64_t mix_share_of(const mix_t *t, int port, int64_t k) {
-  int64_t left = t->sum, modulo, behind = 0;
-  for (int i = 0; i <= port; i++) {
-    int64_t rest = left - t->share[i];
-    behind = share_behind(k, rest, left, &modulo);
-    if (i < port) left = rest, k = behind;
-  }
-  return k - behind;
+/* About how many of the first k records come from an input.  Each input before it rounds what it
+   leaves down, by less than one, so that the true number is less than port + 2 away. */
+static int64_t about_share_of(const mix_t *t, int port, int64_t k) {
+  return (int64_t)((__int128)k * t->share[port] / t->sum);
 }
 
 static void mix_spans(const mr_stage_t *s, int port, int64_t lo, int64_t hi, int64_t *first,
                       int64_t *end) {
   const mix_t *t = s->state;
-  int64_t base = t->base[port];
+  int64_t base = t->base[port], off = port + 2;
   *first = INT64_MAX, *end = 0;
   if (hi > t->from)
-    *first = base + mix_share_of(t, port, lo > t->from ? lo - t->from : 0),
-    *end = base + mix_share_of(t, port, hi - t->from);
-  if (lo >= t->from) return;
-  int64_t begins = mix_share_of(t, port, lo),
-          ends = mix_share_of(t, port, hi < t->from ? hi : t->from);
-  *first = begins < *first ? begins : *first, *end = ends > *end ? ends : *end;
+    *first = base + about_share_of(t, port, lo > t->from ? lo - t->from : 0) - off,
+    *end = base + about_share_of(t, port, hi - t->from) + off;
+  if (lo < t->from) {
+    int64_t begins = about_share_of(t, port, lo) - off,
+            ends = about_share_of(t, port, hi < t->from ? hi : t->from) + off;
+    *first = begins < *first ? begins : *first, *end = ends > *end ? ends : *end;
+  }
+  if (*first < 0) *first = 0;
 }
 
 static mr_err_t mix_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {

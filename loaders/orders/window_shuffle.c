@@ -2,8 +2,6 @@
    to-iter-dataset its WindowShuffleIterDataset. */
 #include <inttypes.h>
 
-#include "base/machine.h"
-#include "base/text.h"
 #include "loaders/orders/sampler.h"
 #include "pipeline/stage_order.h"
 #include "pipeline/stage_walk.h"
@@ -16,30 +14,25 @@ typedef struct window_shuffle {
 enum { WINDOW, TAKEN };    /* words */
 enum { HELD_RECORD = 38 }; /* bytes of a record that is held, at least: what makes it, and where */
 
-/* Behind to-iter-dataset a window is held, of as many records as there are at most.  What can never
-   have room is refused before the kernel ends the process for it; nothing is where the records are
-   not counted, since they may be few. */
-static mr_err_t check_room(mr_stage_t *s) {
+static mr_err_t window_plan(mr_stage_t *s) {
+  s->out_spec[0] = s->in_spec[0];
+  return MR_OK;
+}
+
+/* Behind to-iter-dataset a window is held, of as many records as there are at most.  Nothing is
+   counted where the records are not, since they may be few. */
+static mr_err_t window_memory(mr_stage_t *s, bool models, mr_takes_t *out) {
   const window_shuffle_t *t = s->state;
   const mr_spec_t *in = &s->in_spec[0];
   int64_t all, n = t->size;
-  if (!in->n_records || in->holes) return MR_OK;
+  if (!in->sequential || !in->n_records || in->holes) return MR_OK;
   if (in->n_epochs && !__builtin_mul_overflow(in->n_records, in->n_epochs, &all) && all < n)
     n = all;
-  size_t bytes = (size_t)n * HELD_RECORD, room = mr_machine_memory();
-  char need[24], have[24];
-  if (bytes <= room) return MR_OK;
-  return mr_stage_fail(s, MR_ERR_NOMEM,
-                       "setting window-size = %" PRId64
-                       ": a window of records that come one after the other is held, which takes "
-                       "%s here, and there are %s; want a smaller window, or this stage before "
-                       "to-iter-dataset, where it takes no memory",
-                       t->size, mr_bytes_text(bytes, need), mr_bytes_text(room, have));
-}
-
-static mr_err_t window_plan(mr_stage_t *s) {
-  s->out_spec[0] = s->in_spec[0];
-  return s->in_spec[0].sequential && !s->elsewhere ? check_room(s) : MR_OK;
+  out->bytes = (size_t)n * HELD_RECORD;
+  out->advice =
+      "a window of records that come one after the other is held; want a smaller "
+      "window-size, or this stage before to-iter-dataset, where it takes no memory";
+  return MR_OK;
 }
 
 /* Maps i in [0,n) under the window's seed.  grain fails where seed + window exceeds 32 bits. */
@@ -207,6 +200,7 @@ const mr_stage_def_t mr_stage_window_shuffle = {
     .opts = window_opts,
     .state_sz = sizeof(window_shuffle_t),
     .plan = window_plan,
+    .memory = window_memory,
     .order = &(const mr_order_def_t){.at = window_order,
                                      .period = window_period,
                                      .taken = window_taken,

@@ -227,6 +227,37 @@ mr_err_t mr__chain_check(const mr_graph_t *g, int node, int port, mr_diag_t *dia
                  at, g->node[node]->name, BRANCHES_MAX);
 }
 
+/* As make_rooms, count_made and fill_branch take it for one branch. */
+static size_t count_branch_bytes(const mr__node_t *node) {
+  const mr_stage_t *s = node->worker;
+  const mr_spec_t *spec = &s->out_spec[0];
+  size_t bytes = sizeof(mr__branch_t) + chain_align64(s->scratch_bytes), widest = 0, made = 0;
+  for (int f = 0; f < spec->n_fields; f++) {
+    size_t field = chain_align64(mr_field_bytes(&spec->field[f]) + 1);
+    if (!(s->writes >> f & 1)) continue;
+    made++, widest = field > widest ? field : widest;
+    if (s->def->source) bytes += MR_BURST * field;
+  }
+  if (!s->def->source) return bytes + made * widest;
+  return bytes + MR_BURST * (2 * sizeof(int64_t) + sizeof(mr_rec_t) +
+                             (size_t)spec->n_fields * sizeof(mr_value_t));
+}
+
+static size_t count_bytes_behind(const mr_graph_t *g, int node) {
+  size_t bytes = count_branch_bytes(g->node[node]);
+  for (int p = 0; p < g->node[node]->worker->n_in; p++) {
+    const mr__edge_t *e = mr__edge_into(g, node, p);
+    if (e) bytes += count_bytes_behind(g, e->from);
+  }
+  return bytes;
+}
+
+size_t mr__chain_bytes(const mr_graph_t *g, int node, int port) {
+  const mr__edge_t *e = mr__edge_into(g, node, port);
+  if (!e || g->node[e->from]->n_workers) return 0;
+  return sizeof(mr_chain_t) + sizeof(mr__level_t) + count_bytes_behind(g, e->from);
+}
+
 mr_chain_t *mr__chain_create(mr_graph_t *g, int node, int port, mr_diag_t *diag) {
   mr_chain_t *c = calloc(1, sizeof *c);
   if (!c) return NULL;

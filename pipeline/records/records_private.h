@@ -19,6 +19,9 @@ int mr__own_words(const mr_stage_t *s);
 /* chain.c, after the specs are settled: MR_ERR_CONFIG if the chain before an input port would have
    too many branches or too deep; MR_OK also for a port without a chain. */
 mr_err_t mr__chain_check(const mr_graph_t *g, int node, int port, mr_diag_t *diag);
+/* chain.c: the bytes that one takes, about; 0 for a port of another flow.  After mr__chain_check.
+ */
+size_t mr__chain_bytes(const mr_graph_t *g, int node, int port);
 /* chain.c: builds the chain before an input port for one worker, whose failures go to diag.  NULL
    without memory. */
 mr_chain_t *mr__chain_create(mr_graph_t *g, int node, int port, mr_diag_t *diag);

@@ -119,6 +119,9 @@ void mr__wait_news(mr_runtime_t *rt, uint64_t mark);
 mr_err_t mr__wire(mr_graph_t *g);
 void mr__unwire(mr_graph_t *g);
 
+/* memory.c: MR_ERR_NOMEM for a settled graph that the machine has too little memory for. */
+mr_err_t mr__memory_check(mr_graph_t *g, mr_diag_t *diag);
+
 bool mr__in_over(mr__in_t *in, int worker);
 bool mr__out_gone(const mr__out_t *out);
 bool mr__commit_init(mr_graph_t *g); /* no stage keeps anything yet; false: no memory */

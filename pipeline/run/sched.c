@@ -258,6 +258,7 @@ mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
   MR_TRY(mr_graph_settle(g, diag));
   if (g->started) return mr_fail(diag, MR_ERR_USAGE, "the graph has run already");
   MR_TRY(mr__resume_check(g, diag));
+  MR_TRY(mr__memory_check(g, diag));
   g->started = true;
   g->forks = mr_forks();
   assert(g->order);

@@ -149,9 +149,10 @@ static const mr_step_def_t train_step_run = {.run = mr__train_stage_step};
          {"valid.*", MR_FLOW_BATCHES, true, .family = true}},                                     \
   .out = {{"metrics", MR_FLOW_METRICS, true}, {"state", MR_FLOW_STATE, true}},                    \
   .opts = mr__train_stage_opts, .state_sz = sizeof(train_t), .chosen_by = "model",                \
-  .plan = mr__train_stage_plan, .forget = mr__train_stage_forget, .open = mr__train_stage_open,   \
-  .close = mr__train_stage_close, .role = MR_ROLE_STEP, .setting_hint = train_step_setting_words, \
-  .step = &train_step_run, .verdict = mr__train_verdict, .report = mr__train_stage_report
+  .plan = mr__train_stage_plan, .memory = mr__train_stage_memory,                                 \
+  .forget = mr__train_stage_forget, .open = mr__train_stage_open, .close = mr__train_stage_close, \
+  .role = MR_ROLE_STEP, .setting_hint = train_step_setting_words, .step = &train_step_run,        \
+  .verdict = mr__train_verdict, .report = mr__train_stage_report
 
 static const mr_hint_t train_step_words[] = {
     {"train trainer fit model vit visiontransformer", "train-step model=vit",

@@ -198,6 +198,31 @@ static mr_err_t open_compile(mr_stage_t *s) {
   return mr_stage_relay(s, e, &why);
 }
 
+/* Each set of parameters lies in an arena of its own. */
+static size_t count_sets(const mr_params_t *p) {
+  size_t bytes = 0;
+  for (int k = 0; k < p->n_sets; k++) bytes += p->arena_size * mr_dtype_size(p->set[k].dtype);
+  return bytes;
+}
+
+mr_err_t mr__train_stage_memory(mr_stage_t *s, bool models, mr_takes_t *out) {
+  train_t *v = s->state;
+  if (!models || v->on || v->used.batch) return MR_OK; /* a device's; open already */
+  mr_train_config_t t = mr__train_config(v, s->in_spec[IN_TRAIN].batch);
+  mr_params_t list = {0};
+  mr_exec_t *x = NULL;
+  mr_diag_t why = {0};
+  mr_err_t e = open_fit(v, &t, &why);
+  mr_train_want_sets(&t.compute, &t.optim, &list);
+  t.pipeline.stages = 0;
+  if (e >= 0) e = mr_train_step_plan_rank(&v->model.plan.loss, &t, &list, &x, &why);
+  if (e >= 0) out->bytes = mr_exec_peak_bytes(x) + count_sets(&list);
+  out->advice = "want a smaller batch, accumulate= or fit=SIZE, which recomputes";
+  mr_exec_destroy(x);
+  mr_params_fini(&list);
+  return mr_stage_relay(s, e, &why);
+}
+
 /* Begins with the parameters of another file, if the setting names one. */
 static mr_err_t start_from(mr_stage_t *s) {
   train_t *v = s->state;

@@ -136,6 +136,8 @@ mr_err_t mr__train_write_slices(mr_stage_t *s);
 /* open.c: compiles the step and fills its parameters, or frees both. */
 mr_err_t mr__train_stage_open(mr_stage_t *s);
 void mr__train_stage_close(mr_stage_t *s);
+/* What the compiled step and its parameters take, of one rank on the CPU. */
+mr_err_t mr__train_stage_memory(mr_stage_t *s, bool models, mr_takes_t *out);
 /* The training configuration that the settings describe, for batches of that many records. */
 mr_train_config_t mr__train_config(const train_t *v, int64_t batch);
 

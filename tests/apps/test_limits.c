@@ -151,6 +151,19 @@ static void try_classes(long n) {
   show_graph();
 }
 
+/* Twice as many rows as words: where nearly all differ, fewer are kept. */
+static void try_column_words(long n) {
+  char file[96];
+  snprintf(file, sizeof file, "%s/words.csv", dir);
+  FILE *f = fopen(file, "w");
+  assert_non_null(f);
+  fputs("x,label\n", f);
+  for (long i = 0; i < 2 * n; i++) fprintf(f, "%ld,word %ld\n", i, i / 2);
+  assert_int_equal(fclose(f), 0);
+  add_text("table %s fields=x,label:label:class index=beside ! batch 4 ! null\n", file);
+  show_graph();
+}
+
 static void try_files(long n) {
   add_text("tar files=%s/none-{1..%ld}.tar fields=jpg:image ! batch 4 ! null\n", dir, n);
   show_graph();
@@ -190,6 +203,8 @@ static const limit_case_t cases[] = {
     {"processes", try_processes, NULL},
     {"fields", try_fields, NULL},
     {"classes", try_classes, "none.tar"},
+    {"column-words", try_column_words, NULL},
+    {"link-classes", NULL, NULL}, /* tests/links/test_plain.c */
     {"labels", try_labels, NULL},
     {"files", try_files, "cannot be opened"}, /* whichever one a thread misses first */
     {"input-name", try_input_name, NULL},

@@ -75,6 +75,20 @@ static void cache_that_can_be_dropped_is_free(void **state) {
   drop_groups(root);
 }
 
+static void groups_of_version_1_count_alike(void **state) {
+  char root[] = "/tmp/millrace-groups-XXXXXX";
+  make_groups(root);
+  put(root, "job/memory.limit_in_bytes", "8000\n"),
+      put(root, "job/memory.usage_in_bytes", "7900\n");
+  put(root, "job/memory.stat", "inactive_file 10\ntotal_inactive_file 6000\n");
+  put(root, "job/step/memory.limit_in_bytes", "9223372036854771712\n"); /* none */
+  assert_int_equal(mr__machine_groups(root, "/job/step", 0), 8000);
+  assert_int_equal(mr__machine_groups(root, "/job/step", 1), 6100);
+  put(root, "job/memory.limit_in_bytes", "9223372036854771712\n");
+  assert_true(mr__machine_groups(root, "/job/step", 0) == SIZE_MAX);
+  drop_groups(root);
+}
+
 static void groups_without_limits_set_none(void **state) {
   char root[] = "/tmp/millrace-groups-XXXXXX";
   make_groups(root);
@@ -87,6 +101,7 @@ static void groups_without_limits_set_none(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(groups_of_version_1_count_alike),
       cmocka_unit_test(there_is_some_memory_and_no_more_than_the_machine_has),
       cmocka_unit_test(nothing_is_left_that_the_machine_does_not_have),
       cmocka_unit_test(a_limit_of_a_group_above_counts),
