@@ -146,8 +146,8 @@ static mr_err_t read_array(npz_t *z, int64_t local, int64_t size, mr_row_array_t
   if (npz_u32(head) != LOCAL) return npz_fault(z, "has a damaged directory");
   a->at = local + LOCAL_BYTES + npz_u16(head + 26) + npz_u16(head + 28);
   if (a->at > z->size || size > z->size - a->at) return npz_fault(z, "has a damaged directory");
+  const char *not = NULL;
   if (mr_npz_names_classes(a->name, a->n_name)) {
-    const char *not = NULL;
     e = mr_npz_note_classes(z->file, a->at, size, a->name, a->n_name, z->draft, &not, z->diag);
     if (e == MR_END) return npz_fault(z, "has become shorter");
     if (!not ) refuse_array(a, "it names classes, and no array of whole numbers has its name");
@@ -159,7 +159,7 @@ static mr_err_t read_array(npz_t *z, int64_t local, int64_t size, mr_row_array_t
   e = npz_read(z, a->at, text, n);
   if (e == MR_OK) {
     e = mr_npy_header("its header", text, (size_t)n, &npy, &offset, &why);
-    if (e == MR_ERR_DATA) e = MR_OK, refuse_array(a, why.text);
+    if (e == MR_ERR_DATA) e = MR_OK, refuse_array(a, not ? not : why.text);
     if (e < 0) mr_diag_relay(z->diag, e, &why);
   }
   free(text);
