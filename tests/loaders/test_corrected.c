@@ -1,6 +1,7 @@
 /* grain's oddities, one by one: there by default, gone with the option that is named after it, and
    nothing moves where the oddity does not show. */
 #include "base/machine.h"
+#include "pipeline/run/memory.h"
 #include "tests/loaders/streams.h"
 
 static size_t machine_bytes; /* that the machine says it has; 0: its own */
@@ -121,17 +122,22 @@ static void a_window_that_has_no_room_is_refused_before_the_run(void **state) {
   static const struct {
     const char *text;
     bool fits;
-  } tries[] = {{"range 1000000 ! to-iter-dataset ! window-shuffle 1000 seed=1 ! batch 4", true},
-               {"range 1000000 ! to-iter-dataset ! window-shuffle 1001 seed=1 ! batch 4", false},
+  } tries[] = {{"range 2000000 ! to-iter-dataset ! window-shuffle 1000000 seed=1 ! batch 4", true},
+               {"range 2000000 ! to-iter-dataset ! window-shuffle 1100000 seed=1 ! batch 4", false},
                {"range 1000 ! to-iter-dataset ! window-shuffle 1000000000 seed=1 ! batch 4", true},
-               {"range 1000000 ! window-shuffle 1000000 seed=1 ! batch 4", true}};
-  machine_bytes = 38 * 1000;
+               {"range 2000000 ! window-shuffle 2000000 seed=1 ! batch 4", true}};
+  machine_bytes = 40000000; /* 38 bytes a record, and a batch and its threads */
   for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+    mr_stage_memory_t row[8];
+    size_t total;
     mr_diag_t d = {0};
     mr_graph_t *g = stream_graph(tries[i].text);
-    mr_err_t e = mr_graph_settle(g, &d);
+    assert_int_equal(mr_graph_settle(g, &d), MR_OK);
+    assert_int_equal(mr_graph_memory(g, true, row, &total, &d), MR_OK);
+    mr_err_t e = mr_graph_memory_check(g, row, total, &d);
     if (e != (tries[i].fits ? MR_OK : MR_ERR_NOMEM)) fail_msg("%s: %s", tries[i].text, d.text);
-    if (!tries[i].fits && !strstr(d.text, "setting window-size = 1001:")) fail_msg("%s", d.text);
+    if (!tries[i].fits) assert_int_equal(mr_graph_run(g, &d), MR_ERR_NOMEM);
+    if (!tries[i].fits && !strstr(d.text, "want a smaller window-size")) fail_msg("%s", d.text);
     mr_graph_destroy(g);
   }
   machine_bytes = 0;
