@@ -234,7 +234,7 @@ static size_t count_branch_bytes(const mr__node_t *node) {
   size_t bytes = sizeof(mr__branch_t) + chain_align64(s->scratch_bytes), widest = 0, made = 0;
   for (int f = 0; f < spec->n_fields; f++) {
     size_t field = chain_align64(mr_field_bytes(&spec->field[f]) + 1);
-    if (!(s->writes >> f & 1)) continue;
+    if (!(s->writes >> f & 1) || spec->field[f].ragged) continue; /* of which little is touched */
     made++, widest = field > widest ? field : widest;
     if (s->def->source) bytes += MR_BURST * field;
   }

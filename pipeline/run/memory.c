@@ -34,13 +34,23 @@ static mr_err_t count_under_way(const mr_graph_t *g, int i, int port, size_t *n)
   return MR_OK;
 }
 
+/* What ragged fields may take of a buffer.  A whole file has room for the largest one that is let
+   in, and touches what it has. */
+static size_t ragged_bytes(const mr_spec_t *spec) {
+  size_t bytes = 0;
+  for (int f = 0; f < spec->n_fields; f++)
+    if (spec->field[f].ragged) bytes += mr_field_bytes(&spec->field[f]);
+  return spec->flow == MR_FLOW_BATCHES && !spec->device ? bytes * (size_t)spec->batch : 0;
+}
+
 static mr_err_t count_buffers(const mr_graph_t *g, int i, size_t *bytes) {
   const mr__node_t *node = g->node[i];
   size_t n;
   for (int p = 0; p < mr_stage_def_n_out(node->def); p++) {
     if (!node->worker->out_linked[p]) continue;
     MR_TRY(count_under_way(g, i, p, &n));
-    size_t each = mr__slot_of(&node->worker->out_spec[p]).bytes + sizeof(mr_buf_t), all;
+    const mr_spec_t *spec = &node->worker->out_spec[p];
+    size_t each = mr__slot_of(spec).bytes - ragged_bytes(spec) + sizeof(mr_buf_t), all;
     if (__builtin_mul_overflow(each, n, &all) || __builtin_add_overflow(*bytes, all, bytes))
       *bytes = SIZE_MAX / 4;
   }

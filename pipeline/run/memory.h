@@ -9,7 +9,8 @@
 
 MR_BEGIN_DECLS
 
-/* Bytes, each at most: queues need not fill. */
+/* Bytes, each at most: queues need not fill.  Ragged fields, such as whole files, are not counted:
+   what of their room is touched depends on the records. */
 typedef struct mr_stage_memory {
   const char *stage;  /* the graph's */
   int workers;        /* threads; 0: a stage of records, whose work is its batch's */

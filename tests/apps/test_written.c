@@ -43,6 +43,7 @@ static const row_t row[] = {
     {"--labels",
      ".npy",
      {"batch", "WHOLE", "--step", "1", "--out", "ELSEWHERE.npy", "--labels", "TO"}},
+    {"--rates", "", {"bench", "ranks", "--ranks", "2", "--rates", "TO"}},
     {"--pprof", "", {"mem", "grad", "model=mlp", "--no-run", "--pprof", "TO"}},
     {"--trace", "", {"profile", "GRAPH", "train.steps=9", "--steps", "1", "--trace", "TO"}},
     {"--flame", "", {"profile", "GRAPH", "train.steps=9", "--steps", "1", "--flame", "TO"}},
