@@ -156,15 +156,24 @@ typedef struct behind {
   off_t done, begun;
 } behind_t;
 
+/* Whether the disk has said that it did not take bytes.  It says so once: a sync would no
+   longer. */
+static bool is_lost(int done) {
+  return done < 0 && errno != ESPIPE && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP &&
+         errno != EINTR;
+}
+
 /* Has the disk begin with what has been written up to `end`, and waits for what it has begun with
    before: the sync at the end, which cannot say how far it is, has then little to do.  What a
    descriptor cannot do of this is left to the sync. */
-static void write_behind(int fd, behind_t *b, off_t end) {
+static mr_err_t write_behind(int fd, const char *path, behind_t *b, off_t end, mr_diag_t *diag) {
   enum { WAIT = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER };
-  if (end - b->begun < PIECE) return;
-  sync_file_range(fd, b->begun, end - b->begun, SYNC_FILE_RANGE_WRITE);
-  if (b->begun > b->done) sync_file_range(fd, b->done, b->begun - b->done, WAIT);
+  if (end - b->begun < PIECE) return MR_OK;
+  bool lost = is_lost(sync_file_range(fd, b->begun, end - b->begun, SYNC_FILE_RANGE_WRITE));
+  if (!lost && b->begun > b->done)
+    lost = is_lost(sync_file_range(fd, b->done, b->begun - b->done, WAIT));
   *b = (behind_t){.done = b->begun, .begun = end};
+  return lost ? mr_fail(diag, MR_ERR_IO, "%s: cannot write: %s", path, strerror(errno)) : MR_OK;
 }
 
 /* durable: the caller syncs the file, which is empty at first. */
@@ -182,7 +191,7 @@ static mr_err_t write_parts(int fd, const char *path, const char *header, size_t
       n = piece_of(bytes, at, i, n_tensors);
       MR_TRY(mr_write_all(fd, (const char *)t[i].data + at, n, path, diag));
       end += (off_t)n;
-      if (durable) write_behind(fd, &behind, end);
+      if (durable) MR_TRY(write_behind(fd, path, &behind, end, diag));
     }
     if (once) give_back(&t[i]);
   }

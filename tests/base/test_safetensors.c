@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -511,6 +512,42 @@ static void a_full_disk_leaves_the_older_file(void **state) {
   assert_int_equal(try_open(&diag), MR_OK);
 }
 
+/* The disk refuses the call of this number, from 1; 0: none. */
+static int refused_call, refused_with, disk_calls;
+
+int __real_sync_file_range(int fd, off_t at, off_t n, unsigned how);
+int __wrap_sync_file_range(int fd, off_t at, off_t n, unsigned how);
+int __wrap_sync_file_range(int fd, off_t at, off_t n, unsigned how) {
+  if (++disk_calls == refused_call) return errno = refused_with, -1;
+  return __real_sync_file_range(fd, at, n, how);
+}
+
+/* Linux tells a descriptor of an error once: a later fsync of it succeeds. */
+static void bytes_that_the_disk_lost_on_the_way_leave_the_older_file(void **state) {
+  enum { LARGE = 72 << 20 };
+  char *large = calloc(1, LARGE);
+  const mr_st_tensor_t t = {.name = "x", .dtype = MR_U8, .ndim = 1, .dim = {LARGE}, .data = large};
+  assert_non_null(large);
+  disk_calls = 0;
+  write_sample();
+  assert_int_equal(disk_calls, 0); /* it is too small to be given away in pieces */
+  for (refused_call = 1; refused_call <= 3; refused_call++) {
+    mr_diag_t diag = {0};
+    disk_calls = 0, refused_with = refused_call == 1 ? EIO : ENOSPC;
+    assert_int_equal(mr_safetensors_write(path, &t, 1, NULL, 0, &diag), MR_ERR_IO);
+    assert_non_null(strstr(diag.text, "cannot write: "));
+    assert_non_null(strstr(diag.text, strerror(refused_with)));
+    assert_int_equal(disk_calls, refused_call);
+    assert_int_equal(files_left(), 1);
+    assert_int_equal(try_open(&diag), MR_OK); /* the sample */
+  }
+  refused_call = 1, refused_with = ESPIPE, disk_calls = 0; /* it cannot, which loses nothing */
+  assert_int_equal(mr_safetensors_write(path, &t, 1, NULL, 0, NULL), MR_OK);
+  assert_true(disk_calls > 3);
+  refused_call = 0;
+  free(large);
+}
+
 static void a_folder_that_is_not_there_is_said(void **state) {
   mr_diag_t diag = {0};
   assert_int_equal(mr_safetensors_write("/nowhere/at/all.safetensors", tensors, 1, NULL, 0, &diag),
@@ -535,6 +572,7 @@ int main(void) {
       cmocka_unit_test(an_open_file_does_not_change),
       cmocka_unit_test(a_missing_file_and_a_folder_are_said),
       cmocka_unit_test(a_full_disk_leaves_the_older_file),
+      cmocka_unit_test(bytes_that_the_disk_lost_on_the_way_leave_the_older_file),
       cmocka_unit_test(a_folder_that_is_not_there_is_said),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
