@@ -32,7 +32,8 @@ static binding_t *parse_slot_of(const scope_t *s, const char *name) {
 }
 
 static bool parse_grow(scope_t *s) {
-  scope_t more = {.g = s->g, .n = s->n, .size = s->size ? 2 * s->size : 64};
+  scope_t more = *s;
+  more.size = s->size ? 2 * s->size : 64;
   if (!(more.slot = calloc(more.size, sizeof *more.slot))) return false;
   for (size_t i = 0; i < s->size; i++)
     if (s->slot[i].var) *parse_slot_of(&more, s->slot[i].name) = s->slot[i];
@@ -364,6 +365,11 @@ static mr_err_t parse_outputs(mr_parser_t *p, scope_t *s) {
     }
   }
   if (err >= 0 && n_unnamed > s->n_unnamed) err = mr__parse_fail(p, "as many values _ before");
+  if (err >= 0 && p->depth == 1 && n_unnamed && n_unnamed < s->n_unnamed) {
+    char want[64]; /* of a call nobody uses the value, here it is the result */
+    snprintf(want, sizeof want, "a name, as %d values are called _", s->n_unnamed);
+    err = mr__parse_fail(p, want);
+  }
   for (int i = 0; i < n && err >= 0; i++) /* the last of them, in their order */
     if (!out[i]) out[i] = s->unnamed[s->n_unnamed - n_unnamed--];
   if (err >= 0 && mr_fn_return(s->g, n, out) < 0)

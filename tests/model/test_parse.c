@@ -352,6 +352,25 @@ static void unused_results_are_read(void **state) {
   assert_non_null(strstr(diag.text, "expected as many values _ before"));
 }
 
+/* The table of names grows behind the first of them. */
+static void unused_results_outlive_many_names(void **state) {
+  for (int names = 1; names <= 200; names += 199) {
+    char text[8192] =
+        "{ lambda ; z:f32[2]. let _:f32[2] y:f32[2] = jit[name=f jaxpr={ lambda ; "
+        "_:f32[2] a0:f32[2]. let ";
+    size_t at = strlen(text);
+    for (int i = 1; i < names; i++)
+      at += (size_t)snprintf(text + at, sizeof text - at, "a%d:f32[2] = neg a%d\n", i, i - 1);
+    snprintf(text + at, sizeof text - at, "in (_, a%d) }] z z in (y,) }", names - 1);
+    mr_fn_destroy(parsed(text));
+  }
+  mr_fn_t *f = NULL;
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_fn_parse("{ lambda ; _:f32[2] _:f32[]. let in (_,) }", &f, &diag),
+                   MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "2 values are called _"));
+}
+
 /* jnp.unstack, and memory that is not filled. */
 static void unstack_and_empty_are_read(void **state) {
   static _Alignas(64) float x[16] = {1, 2, 3, 4, 5, 6}, out[3][16];
@@ -553,6 +572,7 @@ int main(void) {
       cmocka_unit_test(lists_of_another_length_than_the_operand_has_are_refused),
       cmocka_unit_test(texts_that_would_grow_without_bound_are_refused),
       cmocka_unit_test(unused_results_are_read),
+      cmocka_unit_test(unused_results_outlive_many_names),
       cmocka_unit_test(unstack_and_empty_are_read),
       cmocka_unit_test(gather_fills_rows_that_are_not_there),
       cmocka_unit_test(the_notation_of_jax_03_is_read),
