@@ -1,7 +1,8 @@
 /* A run's folder: RUN/graph.mr, RUN/settings.txt, RUN/data.txt, RUN/history.jsonl,
-   RUN/versions.json, RUN/metrics.jsonl, RUN/checkpoints/, and RUN/lock while a process trains
-   there.  Main thread only.  Implemented in run_dir.c; the plug-ins of a run in run_plugins.c, its
-   checkpoints in run_checkpoints.c, its additional sinks in faces.c. */
+   RUN/versions.json, RUN/metrics.jsonl, RUN/checkpoints/, RUN/checkpoints.txt where it keeps some
+   elsewhere, and RUN/lock while a process trains there.  Main thread only.  Implemented in
+   run_dir.c; the plug-ins of a run in run_plugins.c, its checkpoints in run_checkpoints.c, its
+   additional sinks in faces.c. */
 #ifndef MR_APPS_RUN_RUN_DIR_H
 #define MR_APPS_RUN_RUN_DIR_H
 
@@ -90,10 +91,20 @@ void mr_run_dir_free(mr_run_dir_t *r); /* releases the lock; all zero is fine */
    a file.  MR_ERR_IO if the file cannot be opened. */
 mr_err_t mr_run_dir_steps(const char *path, int64_t *steps, mr_diag_t *diag);
 
-/* The folders in which the run may have checkpoints, those of its graph first, into
-   folder[0,most); returns their number.  Only paths shorter than MR_RUN_CHECKPOINTS count. */
+/* The folders in which the run may have checkpoints, RUN/checkpoints first, into folder[0,most),
+   most > 0; returns their number.  Only paths shorter than MR_RUN_CHECKPOINTS count. */
 enum { MR_RUN_CHECKPOINTS = MR_RUN_PATH + 32 };
 int mr_run_dir_checkpoints(const mr_run_dir_t *r, char (*folder)[MR_RUN_CHECKPOINTS], int most);
+
+/* Refuses a graph that would keep checkpoints in a folder with those of another run, which it would
+   remove, and which its next resume would take for its own.  fresh: the run begins, and no folder
+   with checkpoints is its own.  MR_ERR_CONFIG. */
+mr_err_t mr_run_dir_refuse_foreign(const mr_run_dir_t *r, bool fresh, const mr_graph_t *g,
+                                   mr_diag_t *diag);
+/* Makes the folders in which g keeps checkpoints and notes them in RUN/checkpoints.txt, from where
+   mr_run_dir_checkpoints has them, whatever the working folder is then.  MR_ERR_IO, MR_ERR_CONFIG.
+ */
+mr_err_t mr_run_dir_note_checkpoints(const mr_run_dir_t *r, const mr_graph_t *g, mr_diag_t *diag);
 
 /* Finds the newest checkpoint of the run, wherever its graph keeps them, and its progress; path is
    "" if the run ended before its first one.  MR_ERR_IO or MR_ERR_DATA if the checkpoint cannot be

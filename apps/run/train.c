@@ -324,11 +324,7 @@ typedef struct resume {
   int n_kept;         /* settings that the run had before */
   char *data;         /* its data.txt; heap; NULL: it had none */
   mr_resume_news_t news;
-  int n_folders; /* of own_folder */
 } resume_t;
-
-/* Where a resumed run may have checkpoints. */
-static char own_folder[MR_RUN_FOLDERS][MR_RUN_CHECKPOINTS];
 
 /* The history of a run that an earlier version began is what its folder says. */
 static mr_err_t read_history(const mr_run_dir_t *r, resume_t *was, mr_diag_t *diag) {
@@ -368,7 +364,6 @@ static mr_err_t prepare_resume(const mr_args_t *a, const given_t *in, mr_run_dir
     return mr_fail(diag, MR_ERR_USAGE, "--graph: a resumed run keeps its own graph");
   MR_TRY(mr_run_dir_open(r, mr_args_text(a, "--run-dir"), diag));
   was->n_kept = r->n_settings;
-  was->n_folders = mr_run_dir_checkpoints(r, own_folder, MR_RUN_FOLDERS);
   MR_TRY(mr_run_dir_resume_point(r, &was->at, diag));
   MR_TRY(read_history(r, was, diag));
   MR_TRY(train_settings(a, in, r, diag));
@@ -516,27 +511,6 @@ static mr_err_t note_start(const mr_run_dir_t *r, resume_t *was, mr_diag_t *diag
   return e;
 }
 
-/* Refuses a folder with checkpoints that are not of this run, which would remove them, and which
-   its next resume would take for its own. */
-static mr_err_t refuse_foreign_checkpoints(const resume_t *was, const mr_graph_t *g,
-                                           mr_diag_t *diag) {
-  const mr_stage_t *s;
-  for (int k = 0; (s = mr_graph_stage_with(g, MR_ROLE_CHECKPOINT, k)); k++) {
-    const char *dir = mr_graph_setting(g, s->name, "dir");
-    char latest[MR_RUN_CHECKPOINTS];
-    struct stat st;
-    bool own = false;
-    for (int i = 0; was && dir && i < was->n_folders; i++) own |= !strcmp(own_folder[i], dir);
-    if (own || !dir || snprintf(latest, sizeof latest, "%s/latest", dir) >= (int)sizeof latest ||
-        lstat(latest, &st) < 0)
-      continue;
-    return mr_fail(diag, MR_ERR_CONFIG,
-                   "stage %s: dir = %s holds checkpoints of another run, want a folder without any",
-                   s->name, dir);
-  }
-  return MR_OK;
-}
-
 /* Builds and checks the graph and writes the run's files, so that mistakes are reported before the
    first thread starts. */
 static mr_err_t train_begin(const given_t *in, mr_run_dir_t *r, resume_t *was, mr_graph_t *g,
@@ -545,11 +519,12 @@ static mr_err_t train_begin(const given_t *in, mr_run_dir_t *r, resume_t *was, m
   MR_TRY(mr_graph_overrides_once(g, in->word, in->n, diag));
   if (was) MR_TRY(look_at_end(r, was, g, done, diag));
   if (*done) return MR_OK;
-  MR_TRY(refuse_foreign_checkpoints(was, g, diag));
+  MR_TRY(mr_run_dir_refuse_foreign(r, !was, g, diag));
   MR_TRY(check_leaks(r, was, g, diag));
   if (!was && !(r->data = mr_data_facts(g))) return mr_no_memory(diag, "facts of the data");
   MR_TRY(mr_run_plugins_note(r, diag));
   MR_TRY(mr_run_dir_save(r, diag));
+  MR_TRY(mr_run_dir_note_checkpoints(r, g, diag));
   MR_TRY(note_start(r, was, diag));
   if (!was) mr_resume_forget_reported(g);
   return mr_versions_save(r->path, diag);

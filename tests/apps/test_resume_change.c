@@ -441,6 +441,35 @@ static void a_run_that_keeps_its_checkpoints_elsewhere_is_resumed(void **state) 
 #undef TRAIN
 }
 
+/* Two runs of two working folders call theirs alike. */
+static void a_relative_folder_of_checkpoints_is_that_of_the_first_start(void **state) {
+  char back[512], keep[96], place[96], text[160];
+  assert_non_null(getcwd(back, sizeof back));
+  snprintf(keep, sizeof keep, "%s/keep.mr", dir);
+  write_graph_with_keep(keep);
+  for (int k = 0; k < 2; k++) {
+    snprintf(place, sizeof place, "%s/place-%d", dir, k);
+    assert_int_equal(mkdir(place, 0777), 0);
+    assert_int_equal(chdir(place), 0);
+    RUN(&p, "train", "--graph", keep, "--steps", k ? "4" : "2", setting("a"), "leak-check=off",
+        "--run-dir", "r", "keep=ck");
+    said(k ? "Done: 4 steps" : "Done: 2 steps");
+  }
+  RUN(&p, "train", "--resume", "--run-dir", "../place-0/r", "--steps", "6");
+  expect(2, "holds checkpoints of another run");
+  RUN(&p, "train", "--resume", "--run-dir", "../place-0/r", "--steps", "3", "keep=other");
+  said("resumed at step 2");
+  RUN(&p, "checkpoint", "verify", "r");
+  said("step-000004.safetensors: whole");
+  /* Its own folder by other names. */
+  snprintf(text, sizeof text, "keep=%s/place-1/ck", dir);
+  RUN(&p, "train", "--resume", "--run-dir", "r", "--steps", "5", text);
+  said("resumed at step 4");
+  RUN(&p, "train", "--resume", "--run-dir", "r", "--steps", "6", "keep=./ck");
+  said("resumed at step 5");
+  assert_int_equal(chdir(back), 0);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -460,6 +489,7 @@ int main(void) {
       CASE(a_last_step_that_cannot_be_kept_beside_its_file_is_said),
       CASE(a_graph_that_keeps_no_steps_says_so),
       CASE(a_run_that_keeps_its_checkpoints_elsewhere_is_resumed),
+      CASE(a_relative_folder_of_checkpoints_is_that_of_the_first_start),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
