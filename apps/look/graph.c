@@ -94,7 +94,7 @@ static mr_err_t show_memory(mr_graph_t *g, mr_diag_t *diag) {
   if (e >= 0) print_memory(row, n, total);
   if (e >= 0)
     printf("the machine or its control group has %s\n", mr_bytes_text(mr_machine_memory(), room));
-  if (e >= 0) e = mr_graph_memory_check(g, row, total, diag);
+  if (e >= 0) e = mr_graph_memory_check(g, row, diag);
   free(row);
   return e;
 }

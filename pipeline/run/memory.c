@@ -101,22 +101,22 @@ mr_err_t mr_graph_memory(mr_graph_t *g, bool models, mr_stage_memory_t *row, siz
   return MR_OK;
 }
 
-mr_err_t mr_graph_memory_check(const mr_graph_t *g, const mr_stage_memory_t *row, size_t total,
-                               mr_diag_t *diag) {
-  size_t room = mr_machine_memory(), most = 0;
-  const mr_stage_memory_t *of = NULL;
+/* Of the sums only what stages say they keep counts here: they fill it.  Queues and pools need not
+   fill, so that a graph may run whose other sums are beyond the machine. */
+mr_err_t mr_graph_memory_check(const mr_graph_t *g, const mr_stage_memory_t *row, mr_diag_t *diag) {
+  size_t room = mr_machine_memory(), most = 0, total = 0;
   char all[24], own[24], have[24], at[32];
+  int of = 0;
+  for (int i = 0; i < g->n_nodes; i++) {
+    if (row[i].own > most) most = row[i].own, of = i;
+    if (__builtin_add_overflow(total, row[i].own, &total)) total = SIZE_MAX;
+  }
   if (total <= room) return MR_OK;
-  for (int i = 0; i < g->n_nodes; i++)
-    if (row[i].all > most) most = row[i].all, of = &row[i];
-  int i = of ? (int)(of - row) : 0;
-  const char *advice = of && of->advice && of->own > most / 2
-                           ? of->advice
-                           : "want smaller batches, fewer workers or a smaller depth";
+  const char *advice = row[of].advice ? row[of].advice : "want a smaller data set or batch";
   return mr_fail(diag, MR_ERR_NOMEM,
-                 "%s%s: takes %s of the %s that the graph takes, and there are %s: %s; `millrace "
-                 "graph --memory` shows what each stage takes",
-                 mr__pos_text(g->node[i]->pos, at, sizeof at), g->node[i]->name,
+                 "%s%s: keeps %s of the %s that the stages of the graph keep, and there are %s: "
+                 "%s; `millrace graph --memory` shows what each stage takes",
+                 mr__pos_text(g->node[of]->pos, at, sizeof at), g->node[of]->name,
                  mr_bytes_text(most, own), mr_bytes_text(total, all), mr_bytes_text(room, have),
                  advice);
 }
@@ -126,7 +126,7 @@ mr_err_t mr__memory_check(mr_graph_t *g, mr_diag_t *diag) {
   size_t total;
   if (!row) return mr_no_memory(diag, "the sum of a graph");
   mr_err_t e = mr_graph_memory(g, false, row, &total, diag);
-  if (e >= 0) e = mr_graph_memory_check(g, row, total, diag);
+  if (e >= 0) e = mr_graph_memory_check(g, row, diag);
   free(row);
   return e;
 }

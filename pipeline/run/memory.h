@@ -1,7 +1,7 @@
 /* What a settled graph will take of memory, before it starts: the buffers of its stages with what
    leads them, records in the making, threads, and what stages say that they keep.  mr_graph_start
-   asks it too and refuses a graph for which the machine has too little, by name and before a thread
-   or a file is opened, whichever program starts it. */
+   asks it too and refuses a graph whose stages keep more than the machine has, by name and before a
+   thread or a file is opened, whichever program starts it. */
 #ifndef MR_PIPELINE_RUN_MEMORY_H
 #define MR_PIPELINE_RUN_MEMORY_H
 
@@ -30,10 +30,10 @@ typedef struct mr_stage_memory {
 mr_err_t mr_graph_memory(mr_graph_t *g, bool models, mr_stage_memory_t *row, size_t *total,
                          mr_diag_t *diag);
 
-/* MR_ERR_NOMEM, with a sentence that names the stage that takes most, if a total of these rows and
-   what the process has now is more than the memory of the machine or of its control group. */
-mr_err_t mr_graph_memory_check(const mr_graph_t *g, const mr_stage_memory_t *row, size_t total,
-                               mr_diag_t *diag);
+/* MR_ERR_NOMEM, with a sentence that names the stage that keeps most, if what the stages of these
+   rows keep (own) is more than the memory of the machine or of its control group; else MR_OK.  What
+   the process has already does not count, nor what need not be touched: buffers and queues. */
+mr_err_t mr_graph_memory_check(const mr_graph_t *g, const mr_stage_memory_t *row, mr_diag_t *diag);
 
 MR_END_DECLS
 

@@ -10,6 +10,7 @@
 #include "model/exec/device.h"
 #include "model/exec/process_ranks.h"
 #include "model/train/fit.h"
+#include "model/train/held.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/computes.h"
 #include "stages/train/from.h"
@@ -198,28 +199,57 @@ static mr_err_t open_compile(mr_stage_t *s) {
   return mr_stage_relay(s, e, &why);
 }
 
-/* Each set of parameters lies in an arena of its own. */
-static size_t count_sets(const mr_params_t *p) {
-  size_t bytes = 0;
-  for (int k = 0; k < p->n_sets; k++) bytes += p->arena_size * mr_dtype_size(p->set[k].dtype);
-  return bytes;
+/* Adds what rank t->rank holds: its arena, and its parameters with their slots and average, whose
+   sums are those of `mem`.  Batches are the stream's. */
+static mr_err_t count_rank(const mr_loss_t *l, const mr_train_config_t *t, size_t *bytes,
+                           mr_diag_t *diag) {
+  mr_params_t list = {0};
+  mr_exec_t *x = NULL;
+  mr_held_t held[MR_HELD_MOST];
+  mr_err_t e = mr_train_step_plan_rank(l, t, &list, &x, diag);
+  if (e >= 0) {
+    int n = mr_train_held(
+        &(mr_held_of_t){.exec = x, .train = t, .params = &list, .step = true}, held);
+    *bytes += mr_exec_peak_bytes(x);
+    for (int i = 0; i < n; i++)
+      if (strncmp(held[i].name, "inputs", 6)) *bytes += held[i].bytes;
+  }
+  mr_exec_destroy(x);
+  mr_params_fini(&list);
+  return e;
 }
 
+/* Ranks of a mesh work on parts of the stage's parameters, which are a copy of their own. */
+static mr_err_t count_whole(const mr_loss_t *l, const mr_train_config_t *t, size_t *bytes,
+                            mr_diag_t *diag) {
+  mr_params_t list = {0};
+  mr_err_t e = mr_loss_params_list(l, &list, diag);
+  if (e >= 0) mr_train_want_sets(&t->compute, &t->optim, &list);
+  for (int k = 0; e >= 0 && k < list.n_sets; k++)
+    *bytes += list.arena_size * mr_dtype_size(list.set[k].dtype);
+  mr_params_fini(&list);
+  return e;
+}
+
+/* Ranks that are threads are all of this process, and their sums are not alike where they have
+   shares or stages. */
 mr_err_t mr__train_stage_memory(mr_stage_t *s, bool models, mr_takes_t *out) {
   train_t *v = s->state;
   if (!models || v->on || v->used.batch) return MR_OK; /* a device's; open already */
   mr_train_config_t t = mr__train_config(v, s->in_spec[IN_TRAIN].batch);
-  mr_params_t list = {0};
-  mr_exec_t *x = NULL;
+  const mr_process_ranks_t *of = mr_process_ranks();
+  const mr_loss_t *l = &v->model.plan.loss;
   mr_diag_t why = {0};
   mr_err_t e = open_fit(v, &t, &why);
-  mr_train_want_sets(&t.compute, &t.optim, &list);
-  t.pipeline.stages = 0;
-  if (e >= 0) e = mr_train_step_plan_rank(&v->model.plan.loss, &t, &list, &x, &why);
-  if (e >= 0) out->bytes = mr_exec_peak_bytes(x) + count_sets(&list);
+  mr__train_set_mesh(v, &t);
+  if (of) t.ranks = of->size;
+  int ranks = of || t.ranks < 1 ? 1 : t.ranks;
+  for (int r = 0; e >= 0 && r < ranks; r++) {
+    t.rank = of ? of->rank : r;
+    e = count_rank(l, &t, &out->bytes, &why);
+  }
+  if (e >= 0 && t.mesh && t.ranks > 1) e = count_whole(l, &t, &out->bytes, &why);
   out->advice = "want a smaller batch, accumulate= or fit=SIZE, which recomputes";
-  mr_exec_destroy(x);
-  mr_params_fini(&list);
   return mr_stage_relay(s, e, &why);
 }
 

@@ -54,22 +54,35 @@ static double measured_bytes(const char *graph) {
   return (double)use.ru_maxrss * 1024;
 }
 
+#define SMALL "synthetic n=8 ! shuffle ! normalize ! batch 8 "
+#define LARGE "synthetic n=128 ! shuffle seed=1 ! normalize ! batch 64 "
+
 static void the_memory_that_a_graph_announces_is_near_the_memory_that_it_takes(void **state) {
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+  skip(); /* their shadow memory is several times what the graph takes */
+#endif
   /* What the program itself and its libraries take shows in the least graph of the same kind. */
   static const char *const graph[][2] = {
       {"range 10 ! batch 1 ! null",
        "range 2000000 ! to-iter-dataset ! window-shuffle 2000000 seed=1 ! batch 4096 ! null"},
       {"range 10 ! batch 1 ! null", "synthetic n=16000 ! shuffle ! batch 64 ! null"},
-      {"synthetic n=8 ! shuffle ! normalize ! batch 8 ! train-step model=mlp hidden=8 steps=1 ! "
-       "null",
-       "synthetic n=2048 ! shuffle seed=1 epochs=3 ! normalize ! batch 512 ! train-step model=mlp "
-       "hidden=1024 steps=12 ! null"},
+      /* Parameters are more than all else; each rank that is a thread has its own. */
+      {SMALL "! train-step model=mlp hidden=8 steps=1 ! null",
+       LARGE "! train-step model=mlp hidden=2048 layers=2 steps=2 ! null"},
+      {SMALL "! train-step model=mlp hidden=8 steps=1 ! null",
+       LARGE "! shard-to-device mesh=data=4 ! train-step model=mlp hidden=2048 layers=2 steps=2 ! null"},
+      {SMALL "! train-step model=mlp hidden=8 steps=1 ! null",
+       LARGE "! shard-to-device mesh=data=4 ! train-step model=mlp hidden=2048 layers=2 steps=2 zero=1 ! null"},
+      {SMALL "! train-step model=mlp hidden=8 steps=1 ! null",
+       LARGE "! shard-to-device mesh=data=2,model=2 ! train-step model=mlp hidden=2048 layers=2 steps=2 partition=\"*.kernel=(None,model)\" ! null"},
+      {SMALL "! train-step model=mlp hidden=8 steps=1 ! null",
+       LARGE "! train-step model=mlp hidden=2048 layers=2 steps=2 pipeline=2 ! null"},
   };
   for (size_t i = 0; i < sizeof graph / sizeof *graph; i++) {
     double program = measured_bytes(graph[i][0]) - said_bytes(graph[i][0]);
     double said = said_bytes(graph[i][1]), took = measured_bytes(graph[i][1]) - program;
     printf("%s: said %.1f MB, took %.1f MB\n", graph[i][1], said / 1e6, took / 1e6);
-    if (took > 2 * said || said > 2 * took)
+    if (took > 1.6 * said || said > 1.6 * took)
       fail_msg("%s: said %.1f MB, took %.1f MB", graph[i][1], said / 1e6, took / 1e6);
   }
 }
@@ -95,7 +108,7 @@ static void a_graph_that_needs_more_memory_than_any_machine_has_is_refused(void 
     if (!strcmp(words[i][0], "graph")) said[n++] = "--memory";
     said[n] = NULL;
     program_run(&p, said);
-    if (!p.status || !strstr(p.err, "that the graph takes, and there are") ||
+    if (!p.status || !strstr(p.err, "that the stages of the graph keep, and there are") ||
         !strstr(p.err, "window-shuffle") || !strstr(p.err, "smaller window-size"))
       fail_msg("%s: %d %s", words[i][0], p.status, p.err);
   }
