@@ -201,15 +201,15 @@ static mr_err_t open_compile(mr_stage_t *s) {
 
 /* Adds what rank t->rank holds: its arena, and its parameters with their slots and average, whose
    sums are those of `mem`.  Batches are the stream's. */
-static mr_err_t count_rank(const mr_loss_t *l, const mr_train_config_t *t, size_t *bytes,
-                           mr_diag_t *diag) {
+static mr_err_t count_own_rank(const mr_loss_t *l, const mr_train_config_t *t, size_t *bytes,
+                               mr_diag_t *diag) {
   mr_params_t list = {0};
   mr_exec_t *x = NULL;
   mr_held_t held[MR_HELD_MOST];
   mr_err_t e = mr_train_step_plan_rank(l, t, &list, &x, diag);
   if (e >= 0) {
-    int n = mr_train_held(
-        &(mr_held_of_t){.exec = x, .train = t, .params = &list, .step = true}, held);
+    int n =
+        mr_train_held(&(mr_held_of_t){.exec = x, .train = t, .params = &list, .step = true}, held);
     *bytes += mr_exec_peak_bytes(x);
     for (int i = 0; i < n; i++)
       if (strncmp(held[i].name, "inputs", 6)) *bytes += held[i].bytes;
@@ -246,7 +246,7 @@ mr_err_t mr__train_stage_memory(mr_stage_t *s, bool models, mr_takes_t *out) {
   int ranks = of || t.ranks < 1 ? 1 : t.ranks;
   for (int r = 0; e >= 0 && r < ranks; r++) {
     t.rank = of ? of->rank : r;
-    e = count_rank(l, &t, &out->bytes, &why);
+    e = count_own_rank(l, &t, &out->bytes, &why);
   }
   if (e >= 0 && t.mesh && t.ranks > 1) e = count_whole(l, &t, &out->bytes, &why);
   out->advice = "want a smaller batch, accumulate= or fit=SIZE, which recomputes";

@@ -126,8 +126,8 @@ static void a_window_that_has_no_room_is_refused_before_the_run(void **state) {
                {"range 2000000 ! to-iter-dataset ! window-shuffle 1100000 seed=1 ! batch 4", false},
                {"range 1000 ! to-iter-dataset ! window-shuffle 1000000000 seed=1 ! batch 4", true},
                {"range 2000000 ! window-shuffle 2000000 seed=1 ! batch 4", true},
-               {"range 1000000000 ! batch 4000000", true}}; /* pools need not fill */
-  machine_bytes = 40000000; /* 38 bytes a record */
+               {"range 1000000000 ! batch 65536 workers=64", true}}; /* pools need not fill */
+  machine_bytes = 40000000;                                          /* 38 bytes a record */
   for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
     mr_stage_memory_t row[8];
     size_t total;
