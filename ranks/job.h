@@ -23,9 +23,10 @@ typedef struct mr_job_cfg {
   const char *key;
   double limit_s; /* how long a rank may take to come when the job is opened and closed; > 0 */
   /* Above 0: a call that waits for a process of which nothing has been heard for that long fails,
-     and so does one that waits for ranks that wait for it in turn.  A rank that is heard of, and
-     whose work continues by its pace (mr_job_doing), may keep others waiting beyond the limit of
-     their communicator.  0: that limit alone counts. */
+     and so does one that waits for ranks that wait for it in turn in the same communicator.  Over
+     several communicators such a circle fails at their limit: other threads may work meanwhile.  A
+     rank that is heard of, and whose work continues by its pace (mr_job_doing), may keep others
+     waiting beyond the limit of their communicator.  0: that limit alone counts. */
   double silent_s;
 } mr_job_cfg_t;
 

@@ -27,10 +27,12 @@ enum { DOING_TEXT = 120, VALUE_BYTES = 4096 /* more than a rank says of itself i
 /* What is known of another process. */
 typedef struct other {
   int64_t heard_ns;          /* when anything came from it last; the job's start */
+  int64_t asked_ns;          /* when it was asked what it has not answered yet; 0: it was not */
   int64_t gave_ns;           /* when values came last, or word that it has some; 0: never */
   uint64_t arrived;          /* bytes from it when the wire was looked at last */
   int64_t said_ns, moved_ns; /* when it said last what it does, and since when that stands still */
   int waits_for;             /* the process for which it waited then; -1: none */
+  bool comes;                /* and it saw values come from there */
   char doing[DOING_TEXT];    /* what it said last that it does; "": nothing */
 } other_t;
 
@@ -227,12 +229,20 @@ static int64_t fresh_ns(const mr__group_t *g) {
   return (int64_t)(s * 0.6e9);
 }
 
-/* Follows from rank r on who waits for whom; the file's comment says how. */
-static int find_late_member(const mr__group_t *g, int r) {
+/* Whether values have come from a process (-1: unknown) lately. */
+static bool sees_values(int at, int64_t now) {
+  return at >= 0 && now - process.other[at].gave_ns < (int64_t)ASK_MS * 4000000;
+}
+
+/* Follows from rank r on who waits for whom; the file's comment says how.  *comes: whether one of
+   these sees values come. */
+static int find_late_member(const mr__group_t *g, int r, bool *comes) {
   int64_t fresh = mr_now_ns() - fresh_ns(g);
   for (int i = 0; i < g->size; i++) {
     const mr__member_t *m = &g->member[r];
-    if (m->beat_ns < fresh || !m->beat_ns || m->waits_for == g->own) break;
+    if (m->beat_ns < fresh || !m->beat_ns) break;
+    *comes |= m->comes;
+    if (m->waits_for == g->own) break;
     r = m->waits_for;
   }
   return r;
@@ -253,6 +263,7 @@ static int64_t ask_every_ns(const mr__group_t *g) {
 static void ask_process(int to) {
   mr__parcel_t *p = mr__parcel_new(0);
   if (!p) return;
+  if (!process.other[to].asked_ns) process.other[to].asked_ns = mr_now_ns();
   p->head->kind = MR__PARCEL_ASK, p->head->from = (uint32_t)process.rank;
   process.ops->send(process.wire, to, p);
 }
@@ -264,9 +275,12 @@ int mr__group_process(const mr__group_t *g, int r) {
 
 /* Who keeps a call waiting. */
 typedef struct late {
-  int member; /* that which the words of the communicator lead to */
-  int at;     /* its process, or that for which this one waits elsewhere; -1: unknown */
-  bool waits; /* it waits itself, in a circle: it is not late */
+  int member;  /* that which the words of the communicator lead to */
+  int at;      /* its process, or that for which this one waits elsewhere; -1: unknown */
+  bool waits;  /* it waits itself, in a circle: it is not late */
+  bool circle; /* and for this process, */
+  bool here;   /* in this communicator */
+  bool comes;  /* one of those that wait sees values come: it is served, if slowly */
 } late_t;
 
 /* Whether what a process said last can still be so. */
@@ -279,16 +293,20 @@ static bool is_recent(const other_t *o, int64_t now) {
 static late_t find_late(const mr__group_t *g, int r, bool asks) {
   int64_t now = mr_now_ns();
   bool known = g->member[r].job_rank >= 0;
-  late_t l = {.member = known ? find_late_member(g, r) : r};
+  late_t l = {.comes = process.silent_s > 0 && sees_values(process_of_member(g, r), now)};
+  l.member = known ? find_late_member(g, r, &l.comes) : r;
   const mr__member_t *m = &g->member[l.member];
   l.at = process_of_member(g, l.member);
   if (process.silent_s <= 0 || l.at < 0) return l;
   l.waits = known && m->beat_ns && now - m->beat_ns < fresh_ns(g);
+  l.here = m->waits_for == g->own && now - m->beat_ns < (int64_t)ASK_MS * 4000000;
+  l.circle = l.here;
   if (asks) ask_process(l.at);
   for (int i = 0; i < process.size && !l.waits; i++) {
     const other_t *o = &process.other[l.at];
     if (!is_recent(o, now) || o->waits_for < 0) break;
-    l.waits = o->waits_for == process.rank;
+    l.comes |= o->comes;
+    l.waits = l.circle = o->waits_for == process.rank;
     if (!l.waits) l.at = o->waits_for;
     if (asks && !l.waits) ask_process(l.at);
   }
@@ -318,6 +336,28 @@ static bool fail_late(mr__group_t *g, const late_t *l, const char *what) {
   return false;
 }
 
+static int64_t later_of(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Since when a process stands still.  One that has not answered may have gone on meanwhile: what it
+   said before a question counts no longer. */
+static int64_t stands_since(const other_t *o, int64_t now) {
+  if (is_recent(o, now)) return o->moved_ns;
+  return later_of(o->moved_ns, o->asked_ns ? o->asked_ns : now);
+}
+
+/* Whether the rank that this one waits for has waited for this one so long that it will not come.
+   Within a communicator that is certain.  Over several ones it may be another thread that waits,
+   while the one that is to come works: that has the time that all work has. */
+static bool is_lasting_circle(mr__group_t *g, const late_t *l, int64_t begun, int64_t now) {
+  const other_t *o = &process.other[l->at];
+  /* A rank may have waited long behind others' before the other one came to wait for it. */
+  if (!l->circle || l->comes) return g->circle_ns = 0, false;
+  if (g->circle_ns < begun) g->circle_ns = now;
+  int64_t since = later_of(g->circle_ns, o->gave_ns);
+  if (l->here && now - since > (int64_t)(process.silent_s * 1e9)) return true;
+  return now - later_of(since, stands_since(o, now)) >= (int64_t)(g->limit_s * 1e9);
+}
+
 /* Whether a wait that began then has to end: its time is up, or the rank that is late has left,
    says nothing, or waits for this one. */
 static bool wait_has_failed(mr__group_t *g, int r, int64_t begun, int64_t until, const char *what) {
@@ -335,7 +375,8 @@ static bool wait_has_failed(mr__group_t *g, int r, int64_t begun, int64_t until,
   if (!silent || l.at < 0) return is_up && !fail_late(g, &l, what);
   const other_t *o = &process.other[l.at];
   char doing[DOING_TEXT + 64];
-  if (now - (o->heard_ns > begun ? o->heard_ns : begun) > silent) {
+  int64_t asked = later_of(o->asked_ns, begun); /* who is not asked has nothing to say */
+  if (o->asked_ns && now - later_of(o->heard_ns, asked) > silent) {
     mr__group_fail(g, missing_member(g, &l),
                    "rank %d has not been heard of for %.0f s, while rank %d waits for it in %s: it "
                    "was stopped, has died or cannot be reached%s",
@@ -343,20 +384,16 @@ static bool wait_has_failed(mr__group_t *g, int r, int64_t begun, int64_t until,
                    doing_text(l.at, o, "said last that it ", doing, sizeof doing));
     return true;
   }
-  m = &g->member[l.member];
-  bool circle = m->waits_for == g->own && !m->comes && now - m->beat_ns < (int64_t)ASK_MS * 4000000;
-  /* A rank may have waited long behind others' before the other one came to wait for it. */
-  if (!circle) g->circle_ns = 0;
-  if (circle && g->circle_ns < begun) g->circle_ns = now;
-  if (circle && now - (o->gave_ns > g->circle_ns ? o->gave_ns : g->circle_ns) > silent) {
-    mr__group_fail(g, l.member,
-                   "rank %d waits for rank %d in %s, and rank %d for rank %d: they make different "
-                   "calls%s",
-                   own, mr__group_process(g, r), what, l.at, own,
-                   doing_text(l.at, o, "", doing, sizeof doing));
+  if (is_lasting_circle(g, &l, begun, now)) {
+    mr__group_fail(
+        g, missing_member(g, &l),
+        "rank %d waits for rank %d in %s, and rank %d for rank %d%s: they make different "
+        "calls%s",
+        own, mr__group_process(g, r), what, l.at, own, l.here ? "" : " in another communicator",
+        doing_text(l.at, o, "", doing, sizeof doing));
     return true;
   }
-  bool stands = now - o->moved_ns >= (int64_t)(g->limit_s * 1e9);
+  bool stands = now - stands_since(o, now) >= (int64_t)(g->limit_s * 1e9);
   return is_up && stands && !l.waits && !fail_late(g, &l, what);
 }
 
@@ -367,7 +404,7 @@ static void notice_wait(mr__group_t *g, int r, int64_t begun, const char *what) 
   late_t l = find_late(g, r, false);
   if (l.at < 0 || l.waits) return;
   const other_t *o = &process.other[l.at];
-  int64_t now = mr_now_ns(), since = o->moved_ns > begun ? o->moved_ns : begun;
+  int64_t now = mr_now_ns(), since = later_of(stands_since(o, now), begun);
   int own = mr__group_process(g, g->own);
   char doing[DOING_TEXT + 64];
   if (now - since < INT64_C(1000000000) * NOTICE_S || since < g->noticed_ns) return;
@@ -434,11 +471,15 @@ static bool is_from_member(const mr__group_t *g, const mr__head_t *h) {
   return false;
 }
 
-/* The process for which a call of this one waits; -1: none does. */
-static int waits_for_process(void) {
-  for (const mr__group_t *g = process.groups; g; g = g->next)
-    if (g->own >= 0 && g->waits_for >= 0) return process_of_member(g, g->waits_for);
-  return -1;
+/* The process for which a call of this one waits; -1: none does.  Of several ones it is
+   another process than `asker`, if there is one: with that one it may be in no circle. */
+static int waits_for_process(int asker) {
+  int found = -1;
+  for (const mr__group_t *g = process.groups; g; g = g->next) {
+    int at = g->own >= 0 && g->waits_for >= 0 ? process_of_member(g, g->waits_for) : -1;
+    if (at >= 0 && (found < 0 || found == asker)) found = at;
+  }
+  return found;
 }
 
 /* Writes what this process does, "computes step 18 since 12 s", "evaluates after step 40, batch 12
@@ -465,7 +506,7 @@ static void answer_alive(int to) {
   if (!p) return;
   memcpy(p->data, text, strlen(text));
   p->head->kind = MR__PARCEL_ALIVE, p->head->from = (uint32_t)process.rank;
-  p->head->a = waits_for_process();
+  p->head->a = waits_for_process(to), p->head->b = sees_values(p->head->a, mr_now_ns());
   p->head->call = since ? (uint64_t)(mr_now_ns() - since) : UINT64_MAX;
   process.ops->send(process.wire, to, p);
 }
@@ -476,6 +517,7 @@ static void take_alive(other_t *o, const mr__parcel_t *p) {
   memcpy(text, p->data, n), text[n] = 0;
   mr_printable(text, o->doing, sizeof o->doing);
   o->waits_for = p->head->a < process.size ? p->head->a : -1;
+  o->comes = p->head->b;
   o->said_ns = o->heard_ns;
   o->moved_ns = p->head->call < (uint64_t)o->said_ns ? o->said_ns - (int64_t)p->head->call : 0;
 }
@@ -517,7 +559,7 @@ static bool take_of_process(const mr__parcel_t *p) {
 /* Gives p to its communicator, or drops it. */
 static void take_parcel(mr__parcel_t *p) {
   const mr__head_t *h = p->head;
-  process.other[h->from].heard_ns = mr_now_ns();
+  process.other[h->from].heard_ns = mr_now_ns(), process.other[h->from].asked_ns = 0;
   if (h->kind == MR__PARCEL_JOIN) return take_join(h), p->drop(p);
   if (take_of_process(p)) return p->drop(p);
   mr__group_t *g = group_of_id(h->id, h->epoch);
@@ -555,8 +597,8 @@ static int send_beats(void) {
     int64_t now = mr_now_ns();
     if (g->waits_for >= 0 && now - g->beat_ns >= (int64_t)tick * 2000000) {
       int at = process_of_member(g, g->waits_for);
-      bool comes = at >= 0 && now - process.other[at].gave_ns < (int64_t)ASK_MS * 4000000;
-      send_others(g, true, MR__PARCEL_BEAT, g->own, g->waits_for, comes ? "it comes" : "");
+      const char *comes = sees_values(at, now) ? "it comes" : "";
+      send_others(g, true, MR__PARCEL_BEAT, g->own, g->waits_for, comes);
       g->beat_ns = now;
     }
     ms = tick < 1 ? 1 : tick < ms ? tick : ms;

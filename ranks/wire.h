@@ -27,8 +27,8 @@ typedef enum mr__parcel_kind {
   MR__PARCEL_FAIL,     /* the communicator has failed: rank a is missing; bytes: the sentence */
   MR__PARCEL_BYE,      /* the sender closes the job: its last one */
   MR__PARCEL_ASK,      /* is the receiver alive?  Of processes, as the two below */
-  MR__PARCEL_ALIVE,    /* it is; a: the process that it waits for, or -1; call: the ns since it went
-                          on; bytes: what it does */
+  MR__PARCEL_ALIVE,    /* it is; a: the process that it waits for, or -1; b: 1 if values come from
+                          there; call: the ns since it continued; bytes: what it does */
   MR__PARCEL_DOWN,     /* the sender's run has failed; a: whether by a call of ranks, which says
                           whom it waited for; bytes: the sentence */
   MR__PARCEL_OPENING,  /* of a wire that is being opened; the wire's own */

@@ -8,6 +8,8 @@
 #include <cmocka.h>
 // clang-format on
 
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 
 #include "base/clock.h"
@@ -20,10 +22,12 @@ enum { SIZE = 3 };
 bool __real_mr_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, int64_t until_ns);
 bool __wrap_mr_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, int64_t until_ns);
 static void (*stands)(void); /* in this process's next wait; NULL: waits as usual */
+static void (*counts)(void); /* before each of its waits; NULL: nothing */
 
 bool __wrap_mr_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, int64_t until_ns) {
   void (*now)(void) = stands;
   stands = NULL;
+  if (counts) counts();
   if (!now) return __real_mr_cond_wait_until(c, lock, until_ns);
   pthread_mutex_unlock(lock);
   now();
@@ -306,6 +310,157 @@ static void a_rank_that_has_waited_for_the_stopped_one_is_not_named(void **state
   end_rank(&t, 2);
 }
 
+/* ---- healthy ranks that wait for longer than a process may be silent ---- */
+
+static int rank_1_waits[2], rank_1_works[2], rank_2_works[2]; /* pipes: a byte ends it */
+static int64_t begun_ns;
+static int turns;
+static bool one_communicator;
+
+enum { SILENT_S = 3, TURNS = 6 /* in which rank 0 learns for whom rank 1 waits, and asks that */ };
+
+static void end_work(int fd) {
+  if (write(fd, "a", 1) != 1) abort();
+}
+
+static void say_that_rank_1_waits_now(void) { end_work(rank_1_waits[1]); }
+
+/* Rank 0's waits: rank 1 ends its work after the time of silence, and rank 2 when rank 0 has had
+   the time to learn of it. */
+static void let_the_others_work(void) {
+  static bool reported, waits;
+  char byte;
+  if (!reported && mr_now_ns() - begun_ns > (int64_t)SILENT_S * 3 / 2 * 1000000000)
+    reported = true, end_work(rank_1_works[1]);
+  if (reported && !waits && read(rank_1_waits[0], &byte, 1) == 1) waits = true;
+  if (waits && ++turns == TURNS) end_work(rank_2_works[1]);
+}
+
+/* Values go from rank 2 to 1 and from there to 0. */
+static void work_one_after_the_other(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  const mr_collect_ops_t *ops = mr_job_collect(job);
+  char byte = 0;
+  mr_collect_t *low = one_communicator ? join(job, 600, said) : NULL, *high = low;
+  if (!one_communicator && rank < 2) low = join_pair(job, "first", 0, 600, said);
+  if (!one_communicator && rank > 0) high = join_pair(job, "second", 1, 600, said);
+  begun_ns = mr_now_ns();
+  if (rank == 0) counts = let_the_others_work;
+  if (rank == 0) ops->receive(low, 1, 1, &byte);
+  if (rank == 1) read_byte(rank_1_works[0]), stands = say_that_rank_1_waits_now;
+  if (rank == 1) ops->receive(high, one_communicator ? 2 : 1, 1, &byte);
+  if (rank == 1) ops->send(low, 0, 1, &byte);
+  if (rank == 2) read_byte(rank_2_works[0]);
+  if (rank == 2) ops->send(high, one_communicator ? 1 : 0, 1, &byte);
+  counts = NULL;
+  if (rank == 1 && high != low) ops->destroy(high);
+  leave(job, rank < 2 ? low : high, said);
+}
+
+/* Rank 0 has asked rank 2 nothing while it waited for rank 1: it has not been silent then. */
+static void a_rank_that_was_not_asked_is_not_silent(void **state) {
+  for (int i = 0; i < 2; i++) {
+    ranks_t t = ranks_of(SIZE, 600);
+    t.cfg.silent_s = SILENT_S;
+    one_communicator = i;
+    assert_int_equal(pipe(rank_1_waits) | pipe(rank_1_works) | pipe(rank_2_works), 0);
+    run_all(&t, work_one_after_the_other);
+    for (int r = 0; r < SIZE; r++) {
+      said_t said = end_rank(&t, r);
+      if (said.code < 0) fail_msg("rank %d: %s", r, said.text);
+    }
+    for (int k = 0; k < 2; k++) close(rank_1_waits[k]), close(rank_1_works[k]);
+    for (int k = 0; k < 2; k++) close(rank_2_works[k]);
+  }
+}
+
+/* ---- circles over several communicators ---- */
+
+static int circle_size;
+
+/* Each rank waits for the next one, in a communicator of its own. */
+static void wait_in_a_circle_of_communicators(const ranks_t *t, int rank, mr_job_t *job,
+                                              said_t *said) {
+  const mr_collect_ops_t *ops = mr_job_collect(job);
+  mr_collect_t *c[SIZE];
+  mr_diag_t diag = {0};
+  char id[24], byte;
+  for (int i = 0; i < circle_size; i++) {
+    snprintf(id, sizeof id, "of %d", i);
+    ops->create(mr_device_default(), id, rank, circle_size, 3, &c[i], &diag);
+  }
+  mr_job_doing(job, "computes", 7, MR_PACE_LIMITED);
+  ops->receive(c[rank], (rank + 1) % circle_size, 1, &byte);
+  for (int i = 0; i < circle_size; i++)
+    if (i != rank) ops->destroy(c[i]);
+  leave(job, c[rank], said);
+}
+
+static void a_circle_over_communicators_ends(void **state) {
+  static const double silent_s[] = {1, 60};
+  for (int i = 0; i < 4; i++) {
+    bool named = false;
+    circle_size = 2 + i / 2;
+    ranks_t t = ranks_of(circle_size, 20);
+    t.cfg.silent_s = silent_s[i % 2];
+    run_all(&t, wait_in_a_circle_of_communicators);
+    for (int r = 0; r < circle_size; r++) {
+      said_t said = end_rank(&t, r);
+      assert_int_equal(said.code, MR_ERR_UNAVAILABLE);
+      named |= strstr(said.text, "in another communicator: they make different calls") != NULL;
+    }
+    assert_true(named);
+  }
+}
+
+static int both_wait[2]; /* a pipe, with a byte when rank 0 has waited for long */
+
+static void *receive_beside(void *c) {
+  char byte;
+  mr_collect_zmq.receive(c, 0, 1, &byte);
+  return NULL;
+}
+
+static void let_rank_1_work(void) {
+  if (++turns == 3 * TURNS) end_work(both_wait[1]);
+}
+
+/* A thread of rank 1 waits for rank 0, which waits for another one, that works. */
+static void work_beside_a_thread_that_waits(const ranks_t *t, int rank, mr_job_t *job,
+                                            said_t *said) {
+  const mr_collect_ops_t *ops = mr_job_collect(job);
+  mr_collect_t *first = join_pair(job, "first", 0, 2, said);
+  mr_collect_t *second = join_pair(job, "second", 0, 600, said);
+  pthread_t beside;
+  char byte = 0;
+  struct pollfd ends = {.fd = both_wait[0], .events = POLLIN};
+  if (rank == 0) {
+    counts = let_rank_1_work;
+    ops->receive(first, 1, 1, &byte);
+    counts = NULL;
+    ops->send(second, 1, 1, &byte);
+  } else {
+    mr_job_doing(job, "evaluates after", 7, MR_PACE_BATCHES);
+    if (pthread_create(&beside, NULL, receive_beside, second)) abort();
+    while (!poll(&ends, 1, 10)) mr_pace_beat(MR_PACE_BATCHES, 12, 40);
+    ops->send(first, 0, 1, &byte);
+    pthread_join(beside, NULL);
+  }
+  ops->destroy(second);
+  leave(job, first, said);
+}
+
+static void a_thread_that_waits_is_not_taken_for_one_that_works(void **state) {
+  ranks_t t = ranks_of(2, 600);
+  t.cfg.silent_s = 2;
+  assert_int_equal(pipe(both_wait), 0);
+  run_all(&t, work_beside_a_thread_that_waits);
+  for (int r = 0; r < 2; r++) {
+    said_t said = end_rank(&t, r);
+    if (said.code < 0) fail_msg("rank %d: %s", r, said.text);
+  }
+  close(both_wait[0]), close(both_wait[1]);
+}
+
 static void fail_while_others_wait(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
   mr_collect_t *c = join(job, 600, said);
   gather(job, c);
@@ -375,6 +530,9 @@ int main(void) {
       cmocka_unit_test(a_stalled_thread_is_not_taken_for_one_that_waits),
       cmocka_unit_test(a_rank_that_waits_in_another_communicator_is_not_named),
       cmocka_unit_test(a_rank_that_has_waited_for_the_stopped_one_is_not_named),
+      cmocka_unit_test(a_rank_that_was_not_asked_is_not_silent),
+      cmocka_unit_test(a_circle_over_communicators_ends),
+      cmocka_unit_test(a_thread_that_waits_is_not_taken_for_one_that_works),
       cmocka_unit_test(a_run_that_fails_says_why_to_all_ranks),
       cmocka_unit_test(a_rank_that_repeats_anothers_failure_is_not_named),
       cmocka_unit_test(a_rank_that_leaves_is_not_waited_for),
