@@ -1,6 +1,7 @@
 /* How long a work of this process may take while others wait for it, and the beats by which long
    work shows that it continues: a batch of an evaluation, a piece of a file.  Who is asked for it
-   by another process (ranks/job.h) says the newest beat.  Any thread; no call fails or blocks. */
+   by another process (ranks/job.h) says the newest beat.  Any thread; no call fails, and each holds
+   a lock for a few stores. */
 #ifndef MR_BASE_PACE_H
 #define MR_BASE_PACE_H
 

@@ -122,7 +122,8 @@ static mr_err_t png_orientation(png_t *d, const uint8_t *bytes, size_t n, int *t
     mr_err_t e = MR_OK;
     if (!memcmp(chunk + 4, "eXIf", 4))
       t.exif = true, t.by_exif = mr_exif_orientation(chunk + 8, size);
-    else if (!memcmp(chunk + 5, "EXt", 3) || !memcmp(chunk + 5, "TXt", 3))
+    else if (!memcmp(chunk + 4, "tEXt", 4) || !memcmp(chunk + 4, "zTXt", 4) ||
+             !memcmp(chunk + 4, "iTXt", 4))
       e = png_look_at_text(d, chunk, size, &t, diag);
     if (e == MR_ERR_NOMEM) return e;
   }
