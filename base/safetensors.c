@@ -158,7 +158,7 @@ typedef struct behind {
 
 /* Whether the disk has said that it did not take bytes.  It says so once: a sync would no
    longer. */
-static bool is_lost(int done) {
+static bool disk_lost_bytes(int done) {
   return done < 0 && errno != ESPIPE && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP &&
          errno != EINTR;
 }
@@ -169,9 +169,9 @@ static bool is_lost(int done) {
 static mr_err_t write_behind(int fd, const char *path, behind_t *b, off_t end, mr_diag_t *diag) {
   enum { WAIT = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER };
   if (end - b->begun < PIECE) return MR_OK;
-  bool lost = is_lost(sync_file_range(fd, b->begun, end - b->begun, SYNC_FILE_RANGE_WRITE));
+  bool lost = disk_lost_bytes(sync_file_range(fd, b->begun, end - b->begun, SYNC_FILE_RANGE_WRITE));
   if (!lost && b->begun > b->done)
-    lost = is_lost(sync_file_range(fd, b->done, b->begun - b->done, WAIT));
+    lost = disk_lost_bytes(sync_file_range(fd, b->done, b->begun - b->done, WAIT));
   *b = (behind_t){.done = b->begun, .begun = end};
   return lost ? mr_fail(diag, MR_ERR_IO, "%s: cannot write: %s", path, strerror(errno)) : MR_OK;
 }

@@ -226,7 +226,9 @@ static void print_proposals(const search_t *s) {
   printf("%10s %6s %6s %9s %9s %9s %9s %9s  %s\n", "step ms", "waits", "bubble", "a rank", "params",
          "optimizer", "batch", "arena", "mesh");
   for (; i < s->n && is_proposed(&s->choice[i]); i++) print_choice(&s->choice[i]);
-  if (i) printf("to train on the first, with the model and batch of this plan: millrace train %s\n", s->choice[0].words);
+  if (i)
+    printf("to train on the first, with the model and batch of this plan: millrace train %s\n",
+           s->choice[0].words);
   if (i < s->n) printf("not these:\n");
   for (; i < s->n; i++) printf("  %s: %s\n", s->choice[i].name, s->choice[i].why);
 }

@@ -14,7 +14,7 @@
 #include "apps/run/run_dir.h"
 #include "base/xio.h"
 
-static void list_of(const mr_run_dir_t *r, char file[MR_RUN_PATH + 64]) {
+static void name_list(const mr_run_dir_t *r, char file[MR_RUN_PATH + 64]) {
   snprintf(file, MR_RUN_PATH + 64, "%s/checkpoints.txt", r->path);
 }
 
@@ -24,14 +24,14 @@ static bool is_same_folder(const char *a, const char *b) {
   return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static bool is_in(const char *path, char (*folder)[MR_RUN_CHECKPOINTS], int n) {
+static bool has_folder(const char *path, char (*folder)[MR_RUN_CHECKPOINTS], int n) {
   for (int i = 0; i < n; i++)
     if (is_same_folder(folder[i], path)) return true;
   return false;
 }
 
 static int add_folder(const char *path, int n, char (*folder)[MR_RUN_CHECKPOINTS], int most) {
-  if (n == most || strlen(path) >= MR_RUN_CHECKPOINTS || is_in(path, folder, n)) return n;
+  if (n == most || strlen(path) >= MR_RUN_CHECKPOINTS || has_folder(path, folder, n)) return n;
   strcpy(folder[n], path);
   return n + 1;
 }
@@ -42,7 +42,7 @@ static int add_listed(const mr_run_dir_t *r, int n, char (*folder)[MR_RUN_CHECKP
   mr_diag_t unsaid = {0};
   void *data = NULL;
   size_t bytes = 0;
-  list_of(r, file);
+  name_list(r, file);
   if (access(file, F_OK) < 0 ||
       mr_read_file(file, (size_t)MR_RUN_FOLDERS * MR_RUN_CHECKPOINTS, &data, &bytes, &unsaid) < 0)
     return n;
@@ -74,7 +74,7 @@ int mr_run_dir_checkpoints(const mr_run_dir_t *r, char (*folder)[MR_RUN_CHECKPOI
   char own[MR_RUN_CHECKPOINTS], file[MR_RUN_PATH + 64];
   snprintf(own, sizeof own, "%s/checkpoints", r->path);
   int n = add_listed(r, add_folder(own, 0, folder, most), folder, most);
-  list_of(r, file);
+  name_list(r, file);
   if (access(file, F_OK) == 0) return n;
   n = add_named(r, n, folder, most);
   for (int i = mr_history_read(r->path, &h, &unsaid) < 0 ? 0 : h.n; i-- > 0;) {
@@ -111,7 +111,7 @@ static mr_err_t refuse_foreign(const mr_stage_t *s, const char *dir,
                                char (*own)[MR_RUN_CHECKPOINTS], int n, mr_diag_t *diag) {
   char latest[PATH_MAX];
   struct stat st;
-  if (is_in(dir, own, n)) return MR_OK;
+  if (has_folder(dir, own, n)) return MR_OK;
   if (snprintf(latest, sizeof latest, "%s/latest", dir) >= (int)sizeof latest ||
       lstat(latest, &st) < 0)
     return MR_OK;
@@ -161,7 +161,7 @@ mr_err_t mr_run_dir_note_checkpoints(const mr_run_dir_t *r, const mr_graph_t *g,
     if (!dir) continue;
     MR_TRY(resolve_folder(s, dir, path, diag));
     n = add_folder(path, n, own, MR_RUN_FOLDERS);
-    if (!is_in(path, own, n))
+    if (!has_folder(path, own, n))
       return mr_fail(diag, MR_ERR_CONFIG,
                      "stage %s: dir = %s: the run has kept checkpoints in %d folders, which is all "
                      "that it may have",
@@ -169,6 +169,6 @@ mr_err_t mr_run_dir_note_checkpoints(const mr_run_dir_t *r, const mr_graph_t *g,
   }
   if (n == 1) return MR_OK; /* RUN/checkpoints alone */
   for (int i = 1; i < n; i++) at += (size_t)snprintf(text + at, sizeof text - at, "%s\n", own[i]);
-  list_of(r, file);
+  name_list(r, file);
   return mr_write_file(file, text, at, diag);
 }

@@ -366,7 +366,7 @@ static mr_err_t parse_outputs(mr_parser_t *p, scope_t *s) {
   }
   if (err >= 0 && n_unnamed > s->n_unnamed) err = mr__parse_fail(p, "as many values _ before");
   if (err >= 0 && p->depth == 1 && n_unnamed && n_unnamed < s->n_unnamed) {
-    char want[64]; /* of a call nobody uses the value, here it is the result */
+    char want[64]; /* a call has no use for the value, here it is the result */
     snprintf(want, sizeof want, "a name, as %d values are called _", s->n_unnamed);
     err = mr__parse_fail(p, want);
   }
