@@ -27,8 +27,13 @@ if [ -n "$missing" ]; then
 fi
 
 build=build/arm64
-# Bits do not depend on the optimisation, and here the build takes longer than the tests.
-cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE=-O1 -DCMAKE_TOOLCHAIN_FILE=cmake/arm64.cmake >/dev/null
+# Bits do not depend on the optimisation, and here the build takes longer than the tests.  Types, signs and shadows are
+# warned of as everywhere; what gcc concludes from the flow of values it concludes less well with -O1, and those warnings
+# are the release build's.
+guesses="format-truncation format-overflow maybe-uninitialized stringop-overflow stringop-truncation stringop-overread array-bounds restrict"
+# shellcheck disable=SC2086 # words
+flags="-O1 $(printf -- '-Wno-error=%s ' $guesses)"
+cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release "-DCMAKE_C_FLAGS_RELEASE=$flags" -DCMAKE_TOOLCHAIN_FILE=cmake/arm64.cmake >/dev/null
 targets=
 for test in tests/base/test_*.c tests/pipeline/test_*.c tests/links/test_*.c tests/loaders/test_[gops]*.c \
   tests/stages/test_flip.c tests/stages/test_normalize.c tests/stages/test_resized_crop.c; do

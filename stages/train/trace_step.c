@@ -235,9 +235,9 @@ static void describe_columns(const mr__traced_step_t *t, const listing_t *l, con
   gradient_text(t, l, f, gradient, sizeof gradient);
   if (f->call)
     snprintf(inside, sizeof inside, ", in run %" PRId64 " inside %s", f->run, f->call->op->name);
-  snprintf(text, MR_TRACED_TEXT, "%s%s%s%s: `%.300s` gives %s%s", part_name(part),
-           *f->eqn->scope ? ", " : "", f->eqn->scope, inside, l->kept ? l->kept : f->eqn->op->name,
-           element, gradient);
+  mr_snprintf(text, MR_TRACED_TEXT, "%s%s%s%s: `%.300s` gives %s%s", part_name(part),
+              *f->eqn->scope ? ", " : "", f->eqn->scope, inside,
+              l->kept ? l->kept : f->eqn->op->name, element, gradient);
 }
 
 /* ---- parameters that would not fit ---- */
