@@ -18,11 +18,11 @@
   }
 
 /* A row for the flag by which times are predicted. */
-#define MR_RATES_FLAG                                                                        \
-  {                                                                                          \
-    "--rates", "NAME|FILE",                                                                  \
-        "The table by which times are predicted: threads, 8xH200 (share/ranks), or a file, " \
-        "as `bench ranks` measures it; default threads."                                     \
+#define MR_RATES_FLAG                                                                             \
+  {                                                                                               \
+    "--rates", "NAME|FILE",                                                                       \
+        "The table by which times are predicted: threads, mpi, 8xH200 (share/ranks), or a file, " \
+        "as `bench ranks` measures it; default threads."                                          \
   }
 
 /* Reads the mesh of --mesh, or of the ranks that a launcher has started, into *m.  MR_OK, or
