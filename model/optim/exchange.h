@@ -5,7 +5,8 @@
    is read behind its call, and no more than a chunk has such rows.  A rank without elements in a
    chunk makes its calls too.  Each call of an exchange has a turn, so that no pass drops or merges
    it on a rank that has nothing to read or zeros to give; and no pass changes the order of
-   collectives, which is therefore that of all ranks, in graphs that differ.  For step.c alone. */
+   collectives, which is therefore that of all ranks, in graphs that differ.  For the files of a
+   step alone. */
 #ifndef MR_MODEL_OPTIM_EXCHANGE_H
 #define MR_MODEL_OPTIM_EXCHANGE_H
 

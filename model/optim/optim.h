@@ -3,7 +3,7 @@
 
    An optimizer is one constant with a line in list.def, in a file with its family.  Arithmetic and
    defaults are optax's (https://optax.readthedocs.io); tests compare with it.  table.c has the
-   table and the checks, step.c the graph of a step. */
+   table and the checks, step.c and the files beside it the graph of a step. */
 #ifndef MR_MODEL_OPTIM_H
 #define MR_MODEL_OPTIM_H
 

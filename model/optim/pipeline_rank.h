@@ -5,8 +5,8 @@
    other in different exchanges.
 
    Several pipelines may share the parts of a batch.  Ranks are then numbered stage by stage: of P
-   pipelines, rank r computes stage r / P of pipeline r % P.  For step.c, and what ranks have a
-   share of for train/. */
+   pipelines, rank r computes stage r / P of pipeline r % P.  For step_stage.c, and what ranks have
+   a share of for train/. */
 #ifndef MR_MODEL_OPTIM_PIPELINE_RANK_H
 #define MR_MODEL_OPTIM_PIPELINE_RANK_H
 
