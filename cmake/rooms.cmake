@@ -10,7 +10,7 @@
 set(MR_WARNINGS -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
   -Wno-unused-parameter -Werror)
 if(CMAKE_C_COMPILER_ID MATCHES "Clang") # the fuzz build; gcc knows what {0} and short rows mean
-  list(APPEND MR_WARNINGS -Wno-missing-field-initializers -Wno-missing-braces -Wno-pass-failed)
+  list(APPEND MR_WARNINGS -Wno-missing-field-initializers -Wno-missing-braces -Wno-pass-failed -Wno-format-zero-length)
 endif()
 set(MR_SANITIZE_FLAGS "")
 if(MILLRACE_SANITIZE)
