@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "pipeline/buffer.h"
 
@@ -122,6 +123,18 @@ static void flags_of(const void *at, char flags[512]) {
   if (f) fclose(f);
 }
 
+/* True if the kernel tells of memory that this test itself has asked for huge pages. */
+static bool advice_is_seen(void) {
+  char flags[512];
+  size_t bytes = (size_t)4 << 20;
+  void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(at != MAP_FAILED);
+  (void)madvise(at, bytes, MADV_HUGEPAGE); /* fails on a kernel without them */
+  flags_of(at, flags);
+  munmap(at, bytes);
+  return strstr(flags, " hg") != NULL;
+}
+
 static bool asks_for_huge_pages(int records, size_t n) {
   mr_spec_t spec = {.flow = MR_FLOW_BATCHES,
                     .n_fields = 1,
@@ -139,9 +152,7 @@ static bool asks_for_huge_pages(int records, size_t n) {
 
 static void large_buffers_alone_ask_for_huge_pages(void **state) {
   (void)state;
-  FILE *f = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
-  if (!f) skip(); /* a kernel without them */
-  fclose(f);
+  if (!advice_is_seen()) skip(); /* a kernel without them, or an emulator that keeps the advice */
   assert_true(asks_for_huge_pages(3 << 10, 2)); /* 3 MiB each */
   assert_false(asks_for_huge_pages(64, 1024));  /* 64 KiB each, 64 MiB in all */
 }
