@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/look/rank_plans.h"
+
 /* Of the pipelines that share all parts the table is that of the first one, which has the most. */
 static mr_err_t print_pipeline(const mr_pipeline_plan_t *p, int pipelines, int all_parts,
                                mr_diag_t *diag) {
@@ -71,5 +73,6 @@ mr_err_t mr_pipeline_arg(const mr_args_t *a, bool print, mr_model_job_t *job, mr
   if (!mr_args_text(a, "--mesh")) t->ranks = (int)stages;
   if (mr_pipeline_set(&want, parts, job, &plan, &why) < 0)
     return mr_diag_prefix(diag, MR_ERR_USAGE, &why, "--pipeline");
-  return print ? print_pipeline(&plan, t->ranks / (int)stages, (int)parts, diag) : MR_OK;
+  return print ? print_pipeline(&plan, mr_rank_plans_sharers(t) / (int)stages, (int)parts, diag)
+               : MR_OK;
 }

@@ -2,9 +2,17 @@
    the same of other records; of ranks without stages the first, for the same reason. */
 #include "apps/look/rank_plans.h"
 
-/* Of P pipelines, rank s * P is stage s of the first one. */
+int mr_rank_plans_sharers(const mr_train_config_t *t) {
+  return t->mesh ? t->mesh->size[mr_mesh_batch(t->mesh)] : t->ranks;
+}
+
+/* Of P pipelines, rank s * P along the axis of the batch is stage s of the first one. */
 static int rank_of_plan(const mr_train_config_t *t, int i) {
-  return t->pipeline.stages ? i * (t->ranks / t->pipeline.stages) : 0;
+  int at[MR_MESH_AXES] = {0}, stages = t->pipeline.stages;
+  int place = stages ? i * (mr_rank_plans_sharers(t) / stages) : 0;
+  if (!t->mesh) return place;
+  at[mr_mesh_batch(t->mesh)] = place;
+  return mr_mesh_rank(t->mesh, at);
 }
 
 mr_err_t mr_rank_plans(mr_model_job_t *job, const mr_mesh_t *m, const mr_rates_t *rates,

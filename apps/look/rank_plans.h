@@ -4,6 +4,7 @@
 #define MR_APPS_LOOK_RANK_PLANS_H
 
 #include "apps/cli/model_arg.h"
+#include "model/mesh/mesh.h"
 #include "model/mesh/rates.h"
 #include "model/train/times.h"
 
@@ -14,6 +15,9 @@ typedef struct mr_rank_plans {
   mr_times_rank_t rank[MR_PIPELINE_STAGES];
 } mr_rank_plans_t;
 
+/* Returns how many ranks of t share batches or have stages of pipelines: all, or where a mesh cuts
+   arrays those along the axis of its batch. */
+int mr_rank_plans_sharers(const mr_train_config_t *t);
 /* Plans the ranks of job->train on mesh m and predicts their times.  MR_OK, or the failure of
    mr_train_step_plan_rank or mr_times.  The caller ends *p in any case. */
 mr_err_t mr_rank_plans(mr_model_job_t *job, const mr_mesh_t *m, const mr_rates_t *rates,

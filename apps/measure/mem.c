@@ -119,15 +119,22 @@ static void print_alive(mr_mem_report_t *r, int64_t top) {
 
 /* ---- causes ---- */
 
-static void name_held(job_t *j, const mr_model_job_t *m, const mr_params_t *params, bool step) {
+static mr_err_t name_held(job_t *j, const mr_model_job_t *m, const mr_params_t *params, bool step,
+                          mr_diag_t *diag) {
+  bool stages = m->train.mesh && m->train.pipeline.stages;
+  mr_params_t whole = {0};
+  mr_err_t e = stages ? mr_loss_params_list(&m->model.plan.loss, &whole, diag) : MR_OK;
   const mr_held_of_t of = {.exec = j->x,
                            .train = &m->train,
                            .params = params,
+                           .whole = stages ? &whole : NULL,
                            .step = step,
                            .slots = step ? mr_model_slots_bytes(m) : 0,
                            .n_fields = m->model.plan.loss.n_fields};
-  j->n_held = mr_train_held(&of, j->held);
+  if (e >= 0) j->n_held = mr_train_held(&of, j->held);
   if (step) j->update = m->train.optim.def->name;
+  mr_params_fini(&whole);
+  return e;
 }
 
 static mr_err_t find_causes(job_t *j, mr_diag_t *diag) {
@@ -328,7 +335,7 @@ static int mem_run(const mr_args_t *a, mr_diag_t *diag) {
   if (e >= 0)
     e = mr_args_text(a, "--mesh") ? mem_plan_rank(a, word, &mesh, &m, &params, &j, diag)
                                   : mem_plan(a, word, &m, &params, &j, diag);
-  if (e >= 0) name_held(&j, &m, &params, !strcmp(word, "step"));
+  if (e >= 0) e = name_held(&j, &m, &params, !strcmp(word, "step"), diag);
   if (e >= 0) e = report_memory(&j, a, diag);
   job_fini(&j);
   mr_params_fini(&params);

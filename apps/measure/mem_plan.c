@@ -43,13 +43,14 @@ typedef struct search {
   mr_rates_t rates;
   const char *table;
   int64_t batch;
+  mr_params_t whole; /* the model's parameters */
   int n;
   choice_t *choice; /* heap [CHOICES_MOST] */
 } search_t;
 
 /* ---- what may be tried ---- */
 
-/* Adds a choice; `model`: ranks that share an array's parts. */
+/* Adds a choice; `model`: ranks that share an array's parts, of a stage if there are stages. */
 static void add_choice(search_t *s, int model, int zero, int stages, int64_t parts) {
   char mesh[MR_MESH_TEXT];
   if (s->n == CHOICES_MOST) return;
@@ -89,20 +90,31 @@ static void list_choices(search_t *s) {
         add_choice(s, 1, 0, k, parts);
     for (int zero = 0; zero <= (k < s->devices ? MR_ZERO_MOST : 0); zero++)
       add_choice(s, k, zero, 0, 0);
+    int data = s->devices / k; /* stages of columns and rows, with microbatches alone */
+    for (int stages = 2; stages <= data && stages <= MR_PIPELINE_STAGES; stages++) {
+      int64_t parts = parts_for(data / stages);
+      if (data % stages == 0 && parts <= MR_PIPELINE_PARTS && s->batch % parts == 0)
+        add_choice(s, k, 0, stages, parts);
+    }
   }
 }
 
 /* ---- planning ---- */
 
 /* Counts what a rank holds into c if that is more than what others do. */
-static mr_err_t count_rank(choice_t *c, mr_model_job_t *job, int rank, mr_diag_t *diag) {
+static mr_err_t count_rank(const search_t *s, choice_t *c, mr_model_job_t *job, int rank,
+                           mr_diag_t *diag) {
   mr_params_t list = {0};
   mr_exec_t *x = NULL;
   mr_held_t held[MR_HELD_MOST];
   mr_mem_causes_t causes;
   job->train.rank = rank;
   mr_err_t e = mr_train_step_plan_rank(&job->model.plan.loss, &job->train, &list, &x, diag);
-  const mr_held_of_t of = {.exec = x, .train = &job->train, .params = &list, .step = true};
+  const mr_held_of_t of = {.exec = x,
+                           .train = &job->train,
+                           .params = &list,
+                           .whole = job->train.mesh && c->stages ? &s->whole : NULL,
+                           .step = true};
   const char *update = job->train.optim.def->name;
   if (e >= 0)
     e = mr_mem_causes_find(
@@ -132,7 +144,7 @@ static mr_err_t become_choice(choice_t *c, mr_model_job_t *job, mr_diag_t *diag)
   if (!c->stages) return mr_train_parts_check(t, diag);
   const mr_pipeline_want_t want = {.stages = c->stages};
   MR_TRY(mr_pipeline_set(&want, c->parts, job, &plan, diag));
-  int parts = mr_optim_rank_from((int)c->parts, t->ranks / c->stages, 1);
+  int parts = mr_optim_rank_from((int)c->parts, mr_rank_plans_sharers(t) / c->stages, 1);
   c->bubble = (double)(c->stages - 1) / parts;
   return MR_OK;
 }
@@ -142,7 +154,8 @@ static mr_err_t plan_choice(const search_t *s, choice_t *c, mr_model_job_t *job,
   mr_rank_plans_t p;
   MR_TRY(become_choice(c, job, diag));
   int alike = !c->zero && !c->stages && (!c->parts || c->parts % s->devices == 0);
-  for (int r = 0; r < (alike ? 1 : s->devices); r++) MR_TRY(count_rank(c, job, r, diag));
+  int same = c->stages ? s->devices / mr_rank_plans_sharers(&job->train) : 1; /* parts of a stage */
+  for (int r = 0; r < (alike ? 1 : s->devices); r += same) MR_TRY(count_rank(s, c, job, r, diag));
   mr_err_t e = mr_rank_plans(job, &c->mesh, &s->rates, &p, diag);
   if (e >= 0) c->step_s = mr_rank_plans_step(&p), c->waits = mr_rank_plans_waits(&p, 0);
   mr_rank_plans_fini(&p);
@@ -334,6 +347,7 @@ mr_err_t mr_mem_plan(const mr_args_t *a, mr_diag_t *diag) {
   if (e >= 0 && !(s.choice = calloc(CHOICES_MOST, sizeof *s.choice)))
     e = mr_no_memory(diag, "meshes to choose from");
   s.batch = job.train.batch;
+  if (e >= 0) e = mr_loss_params_list(&job.model.plan.loss, &s.whole, diag);
   if (e >= 0) list_choices(&s);
   for (int i = 0; e >= 0 && i < s.n; i++) e = try_choice(&s, &s.choice[i], &job, diag);
   job.train.mesh = NULL; /* a choice's, which ends here */
@@ -343,6 +357,7 @@ mr_err_t mr_mem_plan(const mr_args_t *a, mr_diag_t *diag) {
   else if (e >= 0)
     print_proposals(&s);
   if (e >= 0 && !is_proposed(&s.choice[0])) e = refuse_all(&s, diag);
+  mr_params_fini(&s.whole);
   free(s.choice);
   mr_model_job_fini(&job);
   return e;

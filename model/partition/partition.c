@@ -3,6 +3,7 @@
 #include "model/partition/partition.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "model/control/control.h"
@@ -244,8 +245,36 @@ static mr_err_t cut_dropout(partition_t *p, const mr_eqn_t *e, mr_place_t **map)
   return mr_rule_done(p->c.g);
 }
 
+/* Whether e communicates along an axis that the mesh lacks: with others that have what this device
+   has. */
+static bool is_beside_mesh(const partition_t *p, const mr_eqn_t *e) {
+  const mr_attr_t *axis = e->op->collective ? mr_attr_find(e, "axis_name") : NULL;
+  return axis && mr_mesh_axis(p->c.mesh, axis->text, strlen(axis->text)) < 0;
+}
+
+/* Such an equation has whole operands and results: its other ranks need not lie as this one does.
+ */
+static mr_err_t copy_collective(partition_t *p, const mr_eqn_t *e, mr_place_t **map) {
+  mr_mem_t *mem = &p->c.g->mem;
+  const mr_placement_t whole = {.partial = 0};
+  mr_var_t **in = mr_mem_take(mem, ((size_t)e->n_in + 1) * sizeof(mr_var_t *));
+  for (int i = 0; in && i < e->n_in; i++)
+    in[i] = mr__resharded(&p->c, place_of_operand(p, map, e->in[i]), whole, e);
+  MR_TRY(mr_rule_done(p->c.g));
+  const mr_eqn_t *y = mr_emit_like(p->c.g, e, in);
+  for (int i = 0; y && i < e->n_out; i++) {
+    map[e->out[i]->id] = mr_mem_take(mem, sizeof(mr_place_t));
+    place_value(map[e->out[i]->id], e->out[i], whole, y->out[i]);
+  }
+  return mr_rule_done(p->c.g);
+}
+
 static mr_err_t cut_equations(partition_t *p, const mr_fn_t *f, mr_place_t **map) {
   for (int i = 0; i < f->n_eqn; i++) {
+    if (is_beside_mesh(p, f->eqn[i])) {
+      MR_TRY(copy_collective(p, f->eqn[i], map));
+      continue;
+    }
     if (f->eqn[i]->op == &mr_op_sharding_constraint) {
       MR_TRY(constrain_value(p, f->eqn[i], map));
       continue;

@@ -23,11 +23,14 @@ MR_BEGIN_DECLS
    A value that mr_lax_shard constrains lies as its spec says from there on: MR_ERR_CONFIG for an
    axis that the mesh lacks.
 
+   f may communicate along axes that the mesh lacks, with ranks whose functions are cut likewise or
+   not at all: such a collective has whole operands and results.
+
    Collectives are marked: `by` is "partition", scope and `of` are those of the equation that needs
    them.  MR_OK: the caller destroys *local.  MR_ERR_SHAPE, with input or result in the sentence, if
    a placement does not fit its array (mr_placement_fits); MR_ERR_NORULE for a function that
-   communicates already; MR_ERR_NOMEM; or f's own failure.  The mesh is not needed afterwards.  Any
-   thread; does not block.
+   communicates along an axis of the mesh already; MR_ERR_NOMEM; or f's own failure.  The mesh is
+   not needed afterwards.  Any thread; does not block.
 
    Source: GSPMD (Xu et al. 2021), Shardy's factors. */
 mr_err_t mr_partition(const mr_fn_t *f, const mr_mesh_t *mesh, const mr_placement_t *in,

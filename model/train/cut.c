@@ -11,6 +11,7 @@
 #include "model/mesh/placement_copy.h"
 #include "model/mesh/placement_rules.h"
 #include "model/partition/partition.h"
+#include "model/train/ranks.h"
 #include "model/train/step.h"
 
 /* ---- rules ---- */
@@ -53,6 +54,33 @@ static mr_err_t check_axes(const mr__cut_t *c, const mr_train_config_t *t, mr_di
   return MR_OK;
 }
 
+/* The stages of pipelines are ranks along the axis of the batch, and have shares of slots. */
+static mr_err_t share_stages(mr__cut_t *c, const mr_train_config_t *t, const mr_params_t *list,
+                             mr_diag_t *diag) {
+  mr_train_config_t one = *t;
+  int axis = mr_mesh_batch(t->mesh), n = t->mesh->size[axis], at[MR_MESH_AXES] = {0};
+  if (!(c->share = calloc((size_t)n + 1, sizeof *c->share)))
+    return mr_no_memory(diag, "shares of stages");
+  c->share[n] = list->n;
+  for (at[axis] = 0; at[axis] < n; at[axis]++) {
+    one.rank = mr_mesh_rank(t->mesh, at);
+    c->share[at[axis]] = mr__step_share(&one, list).from;
+  }
+  return MR_OK;
+}
+
+/* A stage's ranks have different stages and pipelines along the axis of the batch. */
+static mr_err_t check_stage_parts(const mr__cut_t *c, int i, mr_diag_t *diag) {
+  int axis = mr_mesh_batch(&c->mesh);
+  for (int d = 0; d < MR_MAX_NDIM; d++)
+    if (c->at[i].axes[d] >> axis & 1)
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "partition: %s is cut along %s, whose ranks are the stages of pipelines: want "
+                     "rules with the other axes alone, or no pipeline",
+                     c->list.param[i].name, c->mesh.name[axis]);
+  return MR_OK;
+}
+
 static mr_err_t copy_list(const mr_params_t *list, mr_params_t *copy, mr_diag_t *diag) {
   for (int i = 0; i < list->n; i++)
     MR_TRY(
@@ -78,6 +106,7 @@ mr_err_t mr__cut_init(const mr_train_config_t *t, const mr_params_t *list, mr__c
   c->at = calloc((size_t)list->n + 1, sizeof *c->at);
   c->kept = calloc((size_t)list->n + 1, sizeof *c->kept);
   mr_err_t e = c->at && c->kept && rules ? MR_OK : mr_no_memory(diag, "placements");
+  if (e >= 0 && t->pipeline.stages) e = share_stages(c, t, list, diag);
   if (e >= 0) e = copy_list(list, &c->list, diag);
   if (e >= 0) e = read_rules(t, list, rules, diag);
   for (int i = 0; e >= 0 && i < list->n; i++) {
@@ -90,17 +119,18 @@ mr_err_t mr__cut_init(const mr_train_config_t *t, const mr_params_t *list, mr__c
           "partition: %s: a parameter does not lie as terms of a sum, want B or S(DIMENSION) "
           "for each axis",
           p->name);
+    if (e >= 0 && c->share) e = check_stage_parts(c, i, diag);
   }
   if (e >= 0) e = check_axes(c, t, diag);
   for (int i = 0; e >= 0 && i < list->n; i++)
-    c->kept[i] = t->zero ? cut_further(c, &list->param[i].aval, c->at[i]) : c->at[i];
+    c->kept[i] = t->zero && !c->share ? cut_further(c, &list->param[i].aval, c->at[i]) : c->at[i];
   if (rules) mr_placement_rules_fini(rules);
   free(rules);
   return e;
 }
 
 void mr__cut_fini(mr__cut_t *c) {
-  free(c->at), free(c->kept);
+  free(c->at), free(c->kept), free(c->share);
   mr_params_fini(&c->list);
   *c = (mr__cut_t){.at = NULL};
 }
@@ -138,22 +168,36 @@ mr_err_t mr_train_cut_slots(const mr_train_config_t *t, const mr_params_t *list,
 
 /* ---- the graph ---- */
 
+/* No name of an axis: nothing lies along that of the stages. */
+static const char stages_axis[] = "stages of pipelines";
+
+void mr__cut_mesh(const mr_train_config_t *t, mr_mesh_t *m) {
+  *m = *t->mesh;
+  if (t->pipeline.stages)
+    snprintf(m->name[mr_mesh_batch(t->mesh)], MR_AXIS_NAME, "%s", MR__RANKS_AXIS);
+}
+
 mr_err_t mr__cut_step_fn(const mr_loss_t *l, const mr_train_config_t *t, const mr_params_t *list,
                          mr_fn_t **f, mr_diag_t *diag) {
   mr__cut_t c;
   mr_fn_t *whole = *f, *local = NULL;
-  int sets = mr_optim_sets(&t->optim), n_sets = sets * list->n;
+  mr__share_t share = mr__step_share(t, list);
+  int n_sets = mr_train_step_in_place(t, list), each = share.to - share.from;
   mr_placement_t *in = calloc((size_t)whole->n_in + 1, sizeof *in);
   mr_placement_t *out = calloc((size_t)whole->n_out + 1, sizeof *out);
   mr_err_t e = mr__cut_init(t, list, &c, diag);
   if (e >= 0 && (!in || !out)) e = mr_no_memory(diag, "placements");
   if (e >= 0) {
-    for (int i = 0; i < l->n_fields + l->masked; i++)
+    mr_mesh_t mesh;
+    mr__cut_mesh(t, &mesh);
+    for (int i = 0; !c.share && i < l->n_fields + l->masked; i++)
       in[i].axes[0] = (uint8_t)(1u << mr_mesh_batch(&c.mesh)), in[i].outer[0] = 1;
     for (int i = 0; i < n_sets; i++)
       in[whole->n_in - n_sets + i] = out[whole->n_out - n_sets + i] =
-          (i < list->n ? c.at : c.kept)[i % list->n];
-    e = mr_partition(whole, &c.mesh, in, out, &local, diag);
+          i < list->n ? c.at[i] : c.kept[share.from + (i - list->n) % each];
+    /* What stages exchange is not the partition's. */
+    if (c.share) snprintf(mesh.name[mr_mesh_batch(&c.mesh)], MR_AXIS_NAME, "%s", stages_axis);
+    e = mr_partition(whole, &mesh, in, out, &local, diag);
   }
   mr__cut_fini(&c);
   free(in), free(out);
@@ -162,11 +206,10 @@ mr_err_t mr__cut_step_fn(const mr_loss_t *l, const mr_train_config_t *t, const m
   return *f = local, MR_OK;
 }
 
-bool mr__cut_gradient(const mr__cut_t *c, int i, char text[MR_PLACEMENT_TEXT]) {
-  const mr_placement_t *p = &c->kept[i];
-  const mr_aval_t *a = &c->list.param[i].aval;
+/* Writes a placement of array a as mr_lax_shard reads it. */
+static void write_placement(const mr__cut_t *c, const mr_aval_t *a, const mr_placement_t *p,
+                            char text[MR_PLACEMENT_TEXT]) {
   size_t n = 0;
-  if (!memcmp(p->axes, c->at[i].axes, sizeof p->axes)) return false;
   for (int d = 0; d < a->ndim; d++) {
     n += (size_t)snprintf(text + n, MR_PLACEMENT_TEXT - n, "%s", d ? "," : "(");
     if (p->outer[d] > 1)
@@ -180,7 +223,19 @@ bool mr__cut_gradient(const mr__cut_t *c, int i, char text[MR_PLACEMENT_TEXT]) {
     n += (size_t)snprintf(text + n, MR_PLACEMENT_TEXT - n, "%s", p->axes[d] ? after : "None");
   }
   snprintf(text + n, MR_PLACEMENT_TEXT - n, a->ndim == 1 ? ",)" : ")");
+}
+
+bool mr__cut_gradient(const mr__cut_t *c, int i, char text[MR_PLACEMENT_TEXT]) {
+  if (!memcmp(c->kept[i].axes, c->at[i].axes, sizeof c->at[i].axes)) return false;
+  write_placement(c, &c->list.param[i].aval, &c->kept[i], text);
   return true;
+}
+
+bool mr__cut_value(const mr__cut_t *c, int i, char text[MR_PLACEMENT_TEXT]) {
+  unsigned cut = 0;
+  for (int d = 0; d < MR_MAX_NDIM; d++) cut |= c->at[i].axes[d];
+  if (cut) write_placement(c, &c->list.param[i].aval, &c->at[i], text);
+  return cut != 0;
 }
 
 /* ---- parts of parameters ---- */
@@ -188,6 +243,14 @@ bool mr__cut_gradient(const mr__cut_t *c, int i, char text[MR_PLACEMENT_TEXT]) {
 /* How a set of this kind lies. */
 static const mr_placement_t *placement_of(const mr__cut_t *c, mr_set_kind_t kind, int i) {
   return kind == MR_SET_VALUES ? &c->at[i] : &c->kept[i];
+}
+
+bool mr__cut_has(const mr__cut_t *c, int rank, mr_set_kind_t kind, int i) {
+  int at[MR_MESH_AXES];
+  if (kind == MR_SET_VALUES || !c->share) return true;
+  mr_mesh_place(&c->mesh, rank, at);
+  const int *own = &c->share[at[mr_mesh_batch(&c->mesh)]];
+  return own[0] <= i && i < own[1];
 }
 
 size_t mr__cut_elems(const mr__cut_t *c, mr_set_kind_t kind, int i) {
@@ -211,6 +274,7 @@ void mr__cut_take(const mr__cut_t *c, int rank, const mr_params_t *whole, mr_par
     const mr_param_set_t *to = &part->set[k];
     const mr_param_set_t *from = mr_params_set(whole, to->kind, to->number);
     for (int i = 0; from && i < part->n; i++) {
+      if (!mr__cut_has(c, rank, to->kind, i)) continue;
       const mr_aval_t *a = &whole->param[i].aval;
       mr_placement_cut(placement_of(c, to->kind, i), &c->mesh, a->ndim, a->dim,
                        mr_dtype_size(to->dtype), rank, mr_params_at(whole, from, i),
@@ -223,7 +287,7 @@ void mr__cut_join_tensor(const mr__cut_t *c, int rank, const mr_param_set_t *set
                          const void *from, const mr_params_t *whole) {
   const mr_param_set_t *to = mr_params_set(whole, set->kind, set->number);
   const mr_aval_t *a = &whole->param[i].aval;
-  if (to)
+  if (to && mr__cut_has(c, rank, to->kind, i))
     mr_placement_join(placement_of(c, to->kind, i), &c->mesh, a->ndim, a->dim,
                       mr_dtype_size(to->dtype), rank, from, mr_params_at(whole, to, i));
 }
@@ -238,6 +302,7 @@ void mr__cut_join(const mr__cut_t *c, int rank, const mr_params_t *part, mr_para
 
 int64_t mr__cut_records(const mr_train_config_t *t, int rank, int64_t *n) {
   int at[MR_MESH_AXES], axis = mr_mesh_batch(t->mesh);
+  if (t->pipeline.stages) return *n = t->batch, 0;
   mr_mesh_place(t->mesh, rank, at);
   *n = t->batch / t->mesh->size[axis];
   return *n * at[axis];

@@ -2,7 +2,10 @@
    batches, and of the parameters, slots and average, as rules say (mr_train_config_t.mesh).  The
    graph of one rank's step is cut as a whole (partition/partition.h), so that norms, the update and
    what a step reports follow by themselves.  Here: how everything lies, the graph, and copies
-   between a rank's parts and whole parameters.  Shared by train.c, ranks.c and train_graph.c. */
+   between a rank's parts and whole parameters.  With a pipeline the graph is that of a stage, whose
+   ranks along the axis of the batch are the stages of pipelines: what these exchange is of whole
+   arrays, and all else is cut along the other axes.  Shared by train.c, ranks.c and
+   train_graph.c. */
 #ifndef MR_MODEL_TRAIN_CUT_H
 #define MR_MODEL_TRAIN_CUT_H
 
@@ -16,6 +19,9 @@ typedef struct mr__cut {
   /* [list.n] of slots and average: with zero they are cut along the axis of the batch too, in the
      first dimension that is whole and divides.  Ranks along that axis then update a piece each. */
   mr_placement_t *kept;
+  /* [size of the axis of the batch + 1] the first parameter whose slots and average a stage has;
+     NULL: there are no stages, and each rank has its part of all */
+  int *share;
   mr_params_t list; /* the whole parameters' names and places: no arenas */
 } mr__cut_t;
 
@@ -30,9 +36,16 @@ void mr__cut_fini(mr__cut_t *c); /* zeroed is fine */
 mr_err_t mr__cut_step_fn(const mr_loss_t *l, const mr_train_config_t *t, const mr_params_t *list,
                          mr_fn_t **f, mr_diag_t *diag);
 
+/* The mesh along whose axes the ranks of a step communicate. */
+void mr__cut_mesh(const mr_train_config_t *t, mr_mesh_t *m);
+
 /* Writes where a gradient of parameter i is to lie before it is read, as mr_lax_shard reads it.
    Returns false if that needs not be said. */
 bool mr__cut_gradient(const mr__cut_t *c, int i, char text[MR_PLACEMENT_TEXT]);
+/* The same of parameter i itself: false if each rank has it whole. */
+bool mr__cut_value(const mr__cut_t *c, int i, char text[MR_PLACEMENT_TEXT]);
+/* Whether a rank has a part of parameter i in a set of this kind. */
+bool mr__cut_has(const mr__cut_t *c, int rank, mr_set_kind_t kind, int i);
 /* The elements that a rank has of parameter i in a set of this kind. */
 size_t mr__cut_elems(const mr__cut_t *c, mr_set_kind_t kind, int i);
 

@@ -46,8 +46,8 @@ static void held_add_sets(listed_t *l, int sets, int at) {
   const mr_optim_t *o = &t->optim;
   const mr_params_t *params = l->of->params;
   int from, to;
-  mr_train_share_of(t, params, &from, &to);
-  bool cut = t->mesh && t->zero;
+  mr_train_share_of(t, l->of->whole ? l->of->whole : params, &from, &to);
+  bool cut = t->mesh && t->zero && !t->pipeline.stages;
   const char *share = cut || to - from < params->n ? ", this rank's share" : "";
   for (int k = 0; k < sets; k++) {
     int first = k ? from : 0, end = k ? to : params->n;
@@ -73,7 +73,8 @@ int mr_train_held(const mr_held_of_t *of, mr_held_t *held) {
   listed_t l = {.of = of, .f = mr_exec_fn(of->exec), .held = held};
   bool fp8 = of->train->compute.fp8.history > 0;
   int sets = of->step ? mr_optim_sets(&of->train->optim) : 1, n_in = l.f->n_in;
-  int of_sets = of->step ? mr_train_step_in_place(of->train, of->params) : of->params->n;
+  const mr_params_t *list = of->whole ? of->whole : of->params;
+  int of_sets = of->step ? mr_train_step_in_place(of->train, list) : of->params->n;
   int at = n_in - of_sets - (fp8 && !of->step), data = at - (fp8 && of->step ? 2 : 0);
   held_add_data(&l, data);
   if (fp8)

@@ -20,6 +20,7 @@ typedef struct mr_held_of {
   const mr_exec_t *exec;
   const mr_train_config_t *train;
   const mr_params_t *params; /* as mr_train_step_plan_rank lists them */
+  const mr_params_t *whole;  /* the whole ones, where stages of a pipeline are cut; else NULL */
   bool step;                 /* exec is a step; else a function of data and parameters */
   size_t slots;              /* bytes of a device's slots for batches; 0: none */
   int n_fields;              /* of a batch, which lie there then */

@@ -13,6 +13,7 @@
 
 #include "model/exec/device.h"
 #include "model/exec/mesh_comm.h"
+#include "model/train/cut.h"
 #include "model/train/step.h"
 
 typedef struct peer {
@@ -84,13 +85,15 @@ static mr_err_t ranks_step(const mr__ranks_t *r, const mr_loss_t *l, mr_train_co
 }
 
 /* All ranks join the communicators of the mesh's axes before one is compiled. */
-static mr_err_t join_mesh(mr__ranks_t *r, const mr_mesh_t *mesh, mr_diag_t *diag) {
+static mr_err_t join_mesh(mr__ranks_t *r, const mr_train_config_t *t, mr_diag_t *diag) {
   static _Atomic uint64_t count; /* relaxed: makes a name that no other mesh has */
   char id[32];
+  mr_mesh_t mesh;
+  mr__cut_mesh(t, &mesh);
   snprintf(id, sizeof id, "step %llu",
            (unsigned long long)atomic_fetch_add_explicit(&count, 1, memory_order_relaxed));
   for (int i = 0; i <= r->n; i++)
-    MR_TRY(mr_mesh_comm_create(&mr_collect_threads, mr_device_default(), mesh, id, i,
+    MR_TRY(mr_mesh_comm_create(&mr_collect_threads, mr_device_default(), &mesh, id, i,
                                (double)INFINITY, i ? &r->peer[i - 1].mesh : &r->mesh, diag));
   return MR_OK;
 }
@@ -120,7 +123,7 @@ static mr_err_t take_places(const mr_train_config_t *config, mr__ranks_t **out, 
   r->shares = mr__step_shares(config) > 0;
   r->compute.policy = NULL;
   mr_err_t e = mr_comm_create(config->ranks, (double)INFINITY, &r->comm, diag);
-  if (e >= 0 && config->mesh) e = join_mesh(r, config->mesh, diag);
+  if (e >= 0 && config->mesh) e = join_mesh(r, config, diag);
   return e;
 }
 

@@ -22,12 +22,19 @@ mr__step_t *mr__train_step_of(mr_train_step_t *t);
 /* Returns the dtype that set k of a step (values, slots..., average) is kept in. */
 mr_dtype_t mr__step_kept_in(const mr_compute_t *c, int k, int n_slots);
 
+/* The ranks that share parts of a batch or have stages of pipelines, and t->rank among them: all,
+   or those along the axis of the batch where the other axes of t->mesh cut arrays. */
+typedef struct mr__step_ranks {
+  int rank, size;
+} mr__step_ranks_t;
+mr__step_ranks_t mr__step_ranks(const mr_train_config_t *t);
+
 /* The tensors [from,to) of a list of parameters whose slots and average a step of t->rank has. */
 typedef struct mr__share {
   int from, to;
 } mr__share_t;
 mr__share_t mr__step_share(const mr_train_config_t *t, const mr_params_t *list);
-/* What ranks of a step have a share of, as mr_optim_ranks_t.zero. */
+/* What ranks of a step have a share of in the caller's params, as mr_optim_ranks_t.zero. */
 int mr__step_shares(const mr_train_config_t *t);
 
 /* Whether a pattern is the form of the parameter's name, or of its beginning up to a dot. */

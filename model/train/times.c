@@ -19,6 +19,13 @@ int mr_times_axis(const mr_mesh_t *m, const mr_eqn_t *e) {
   return a < 0 ? mr_mesh_batch(m) : a;
 }
 
+/* The place of a rank along an axis. */
+static int place_along(const mr_mesh_t *m, int axis, int rank) {
+  int at[MR_MESH_AXES];
+  mr_mesh_place(m, rank, at);
+  return at[axis];
+}
+
 int64_t mr_times_received(const mr_eqn_t *e, int n, int rank) {
   int64_t in = (int64_t)mr_aval_bytes(&e->in[0]->aval);
   int64_t out = (int64_t)mr_aval_bytes(&e->out[0]->aval);
@@ -93,9 +100,9 @@ static int awaited_by(walk_t *w, const mr_eqn_t *e) {
 /* Posts collective e, the next one.  Whether the rank stays until it has ended. */
 static bool post_call(walk_t *w, const mr_eqn_t *e) {
   mr_times_call_t *c = &w->rank->call[w->n_posted];
-  int n = w->mesh->size[mr_times_axis(w->mesh, e)];
+  int axis = mr_times_axis(w->mesh, e), n = w->mesh->size[axis];
   c->eqn = e;
-  c->bytes = mr_times_received(e, n, w->rank->rank);
+  c->bytes = mr_times_received(e, n, place_along(w->mesh, axis, w->rank->rank));
   /* Who only sends is held up as long as who receives. */
   int64_t moved = e->op == &mr_op_ppermute ? (int64_t)mr_aval_bytes(&e->in[0]->aval) : c->bytes;
   c->s = mr_rates_call(w->rates, count_messages(e, n), (double)moved);
@@ -139,10 +146,21 @@ static bool walk_on(walk_t *w) {
   return w->at > from;
 }
 
-/* The walk of a rank's number; NULL: it is none of those that are gone through. */
-static walk_t *walk_of(walk_t *w, int n, int rank) {
+/* Whether two ranks differ along an axis at most: they take part in the same collectives of it. */
+static bool are_in_group(const walk_t *w, const walk_t *other, int axis) {
+  int at[MR_MESH_AXES], to[MR_MESH_AXES];
+  mr_mesh_place(w->mesh, w->rank->rank, at);
+  mr_mesh_place(w->mesh, other->rank->rank, to);
+  at[axis] = to[axis];
+  return !memcmp(at, to, (size_t)w->mesh->n * sizeof *at);
+}
+
+/* The walk at a place of w's group along an axis; NULL: it is none of those that are gone
+   through. */
+static walk_t *walk_of(walk_t *all, int n, const walk_t *w, int axis, int place) {
   for (int i = 0; i < n; i++)
-    if (w[i].rank->rank == rank) return &w[i];
+    if (are_in_group(w, &all[i], axis) && place_along(w->mesh, axis, all[i].rank->rank) == place)
+      return &all[i];
   return NULL;
 }
 
@@ -167,17 +185,18 @@ static bool end_collective(walk_t *all, int n, walk_t *w) {
   double when = w->posted[w->n_ended].at;
   walk_t *part[2] = {NULL, NULL};
   bool pair = c->eqn->op == &mr_op_ppermute;
+  int axis = mr_times_axis(w->mesh, c->eqn);
   if (pair) {
-    int to = -1, from = -1, size = w->mesh->size[mr_times_axis(w->mesh, c->eqn)];
-    mr_ppermute_places(c->eqn, size, w->rank->rank, &to, &from, NULL);
-    part[0] = walk_of(all, n, to), part[1] = walk_of(all, n, from);
+    int to = -1, from = -1, own = place_along(w->mesh, axis, w->rank->rank);
+    mr_ppermute_places(c->eqn, w->mesh->size[axis], own, &to, &from, NULL);
+    part[0] = walk_of(all, n, w, axis, to), part[1] = walk_of(all, n, w, axis, from);
   }
   for (int i = 0; i < (pair ? 2 : n); i++) {
-    walk_t *other = pair ? part[i] : &all[i];
+    walk_t *other = pair ? part[i] : are_in_group(w, &all[i], axis) ? &all[i] : NULL;
     if (other && other != w && !has_come(other, c->eqn, &when)) return false;
   }
   for (int i = 0; i < (pair ? 3 : n); i++) {
-    walk_t *other = !pair ? &all[i] : i < 2 ? part[i] : w;
+    walk_t *other = pair ? i < 2 ? part[i] : w : are_in_group(w, &all[i], axis) ? &all[i] : NULL;
     if (!other || (pair && i == 1 && other == part[0]) || (pair && i < 2 && other == w)) continue;
     posted_t *p = &other->posted[other->n_ended];
     p->end = when + other->rank->call[other->n_ended].s;

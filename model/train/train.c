@@ -59,7 +59,7 @@ struct mr__rank_parts {
   void *row[MR_LOSS_FIELDS + 1];         /* heap: this rank's records of fields, 64-aligned */
   const void *field[MR_LOSS_FIELDS + 1]; /* of the run that begins */
   size_t row_bytes[MR_LOSS_FIELDS + 1];  /* of a field's records here */
-  int64_t first, n;                      /* records of a batch */
+  int64_t first, n, batch;               /* this rank's records of a batch, and all */
 };
 
 mr__step_t *mr__train_step_of(mr_train_step_t *t) { return &t->s; }
@@ -108,7 +108,7 @@ static mr_err_t parts_create(mr__step_t *s, const mr_loss_t *l, const mr_train_c
   mr_params_t list = {0};
   mr__rank_parts_t *p = *out = calloc(1, sizeof *p);
   if (!p) return mr_no_memory(diag, "a rank's parts");
-  p->rank = t->rank;
+  p->rank = t->rank, p->batch = t->batch;
   p->first = mr__cut_records(t, t->rank, &p->n);
   s->batch = p->n;
   MR_TRY(mr__cut_init(t, &s->list, &p->cut, diag));
@@ -194,7 +194,7 @@ mr_err_t mr__train_step_of_rank(const mr_loss_t *l, const mr_train_config_t *con
     mr_train_step_destroy(t);
     return mr_diag_relay(diag, err, &own);
   }
-  t->share = mr__step_share(config, &t->s.list);
+  t->share = mr__step_share(config, t->parts ? &t->parts->cut.list : &t->s.list);
   *out = t;
   return MR_OK;
 }
@@ -231,7 +231,9 @@ static mr_err_t create_rank_of_mesh(const mr_loss_t *l, const mr_train_config_t 
                                     mr_train_step_t **out, mr_diag_t *diag) {
   mr_mesh_comm_t *mesh = NULL;
   mr_train_step_t *t = NULL;
-  mr_err_t e = mr_mesh_comm_create(config->collect_ops, mr_device_default(), config->mesh, "step",
+  mr_mesh_t axes;
+  mr__cut_mesh(config, &axes);
+  mr_err_t e = mr_mesh_comm_create(config->collect_ops, mr_device_default(), &axes, "step",
                                    config->rank, config->limit_s, &mesh, diag);
   if (e >= 0) e = mr__train_step_of_rank(l, config, mr_mesh_comm_ranks(mesh), &t, diag);
   if (e < 0) return mr_mesh_comm_destroy(mesh), e;
@@ -382,10 +384,9 @@ static mr_err_t run_in_parts(mr_train_step_t *t, mr_params_t *params, const void
                              const mr_train_in_t *given, mr_diag_t *diag) {
   const mr_loss_t *l = &t->s.loss;
   MR_TRY(check_whole_params(t, params, diag));
-  int64_t batch = t->s.batch * t->parts->cut.mesh.size[mr_mesh_batch(&t->parts->cut.mesh)];
   for (int i = 0; i < l->n_fields; i++)
     if (l->field[i].classes && l->field[i].aval.dtype == MR_I32 && !l->field[i].aval.ndim)
-      MR_TRY(mr_train_check_classes(&l->field[i], field[i], batch, diag));
+      MR_TRY(mr_train_check_classes(&l->field[i], field[i], t->parts->batch, diag));
   if (t->of != params) {
     mr__train_step_stale(t);
     if (t->ranks) mr__ranks_stale(t->ranks);

@@ -74,7 +74,8 @@ typedef struct mr_train_config {
   /* The ranks are the stages of pipelines, ranks / stages of them, which share the ordered parts,
      each of the same number of records; of P pipelines rank r has stage r / P of pipeline r % P.
      A rank updates its share of the parameters of its stage and has slots and average of these
-     alone, as with zero=1, and zero is 0; the bits are the same.  stages 0: none. */
+     alone, as with zero=1, and zero is 0; the bits are the same.  With a mesh the stages are ranks
+     along mr_mesh_batch, of which each is cut along the other axes.  stages 0: none. */
   mr_pipeline_t pipeline;
   /* This process has rank `rank` alone, and this is it in a communicator of `ranks`: runs exchange
      by collect_ops what others have computed, and all ranks run the same steps with the same whole
@@ -87,9 +88,9 @@ typedef struct mr_train_config {
   /* Ranks that compute parts of arrays instead of ordered parts, which is close to the results of
      one rank and has not their bits: of the batch along mr_mesh_batch, of parameters, slots and
      average as rules by name say (mesh/placement_rules.h).  ranks is that of the mesh; ordered is
-     0, accumulate 1; zero cuts slots and average along mr_mesh_batch too.  params are then a copy,
-     which mr_train_step_fetch brings up to date, as on a device.  NULL: none.  The mesh outlives
-     the step. */
+     0 unless there are stages, accumulate 1; zero cuts slots and average along mr_mesh_batch too.
+     params are then a copy, which mr_train_step_fetch brings up to date, as on a device.  NULL:
+     none.  The mesh outlives the step. */
   const struct mr_mesh *mesh;
   const char *partition; /* those rules, read by create alone; NULL: none */
   const char *table;     /* the rules behind them, which may have names of no parameter; NULL */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/control/control.h"
 #include "model/mesh/mesh.h"
 #include "model/ops/operands.h"
 #include "model/optim/pipeline_rank.h"
@@ -17,23 +18,28 @@ enum { SITES = 1 << 16 }; /* dropout numbers reserved for a part: more than any 
 
 /* What goes with a pipeline, beside what mr_optim_step_fn checks. */
 static mr_err_t check_pipeline_config(const mr_train_config_t *t, mr_diag_t *diag) {
-  int stages = t->pipeline.stages;
-  if (t->mesh)
+  int stages = t->pipeline.stages, ranks = mr__step_ranks(t).size;
+  if (t->mesh && mr_mesh_axis(t->mesh, MR__RANKS_AXIS, strlen(MR__RANKS_AXIS)) >= 0)
     return mr_fail(diag, MR_ERR_CONFIG,
-                   "pipeline: %d stages on a mesh whose ranks have parts of parameters: a stage "
-                   "has whole ones, and the two do not go together yet; want a mesh of data alone, "
-                   "whose ranks are pipelines that share batches, or no pipeline",
-                   stages);
-  if (t->ranks < stages || t->ranks % stages)
+                   "pipeline: an axis of the mesh is called %s, which is that of the stages' own "
+                   "exchange where ranks have parts of parameters; want another name, such as data",
+                   MR__RANKS_AXIS);
+  if (t->mesh && (ranks < stages || ranks % stages))
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "pipeline: %d stages of the %d ranks along axis %s of the mesh, want a rank "
+                   "along it for each stage of a pipeline, so %s=%d or a multiple",
+                   stages, ranks, t->mesh->name[mr_mesh_batch(t->mesh)],
+                   t->mesh->name[mr_mesh_batch(t->mesh)], stages);
+  if (ranks < stages || ranks % stages)
     return mr_fail(diag, MR_ERR_CONFIG,
                    "pipeline: %d stages of %d ranks, want a rank for each stage of a pipeline, so "
                    "%d or a multiple",
-                   stages, t->ranks, stages);
-  if (t->ordered && t->ranks / stages > t->ordered)
+                   stages, ranks, stages);
+  if (t->ordered && ranks / stages > t->ordered)
     return mr_fail(diag, MR_ERR_CONFIG,
                    "pipeline: %d pipelines of %d stages share %lld microbatches, want at least one "
                    "for each",
-                   t->ranks / stages, stages, (long long)t->ordered);
+                   ranks / stages, stages, (long long)t->ordered);
   if (t->compute.fp8.history)
     return mr_fail(diag, MR_ERR_CONFIG,
                    "fp8 beside a pipeline of %d stages, want none: scales are not of stages",
@@ -73,7 +79,7 @@ static mr_err_t check_cut(const mr_train_config_t *t, mr_diag_t *diag) {
 
 mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag) {
   if (t->pipeline.stages) MR_TRY(check_pipeline_config(t, diag));
-  if (t->mesh) return check_cut(t, diag);
+  if (t->mesh && !t->pipeline.stages) return check_cut(t, diag);
   if (t->accumulate < 1 || t->batch % t->accumulate)
     return mr_fail(diag, MR_ERR_CONFIG, "accumulate: %lld, want a divisor of the batch %lld",
                    (long long)t->accumulate, (long long)t->batch);
@@ -163,11 +169,13 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
   if (!part) return mr_no_memory(diag, "a step");
   mr_err_t err = trace_parts(list, l, t, part, diag);
   const mr_pipeline_t *pipeline = t->pipeline.stages ? &t->pipeline : NULL;
-  const mr_optim_ranks_t ranks = {t->rank, t->ranks, MR__RANKS_AXIS, mr__step_shares(t), pipeline};
+  mr__step_ranks_t of = mr__step_ranks(t);
+  const mr_optim_ranks_t ranks = {of.rank, of.size, MR__RANKS_AXIS,
+                                  pipeline ? 1 : mr__step_shares(t), pipeline};
   mr_optim_loss_t loss = {.n_data = mr_loss_n_data(l),
                           .parts = parts,
                           .tree = t->ordered > 0,
-                          .ranks = t->ranks > 1 && !t->mesh ? &ranks : NULL,
+                          .ranks = t->ranks > 1 && (!t->mesh || pipeline) ? &ranks : NULL,
                           .part = (const mr_fn_t *const *)part,
                           .split = split,
                           .fp8 = t->compute.fp8.history ? &t->compute.fp8 : NULL};
@@ -176,7 +184,8 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
   loss.each = each;
   const char **lies = NULL;
   char *chars = NULL;
-  if (err >= 0 && t->mesh && t->zero) err = place_gradients(t, list, &lies, &chars, diag);
+  if (err >= 0 && t->mesh && t->zero && !pipeline)
+    err = place_gradients(t, list, &lies, &chars, diag);
   loss.lies = lies;
   mr_optim_t optim = t->optim;
   optim.below = mr_train_limit(&t->compute);
@@ -232,18 +241,33 @@ static place_t place_in_sets(const layout_t *y, int n_params, int i) {
   return (place_t){1 + later / each, y->share.from + later % each};
 }
 
+/* The new values p[list->n] where the ranks of stages keep them: some have just made their parts of
+   a value and others have received the whole, and the norm of both has the same bits. */
+static mr_err_t place_values(mr_fn_t *f, const mr_train_config_t *t, const mr_params_t *list,
+                             mr_var_t *const *p, mr_var_t **placed) {
+  mr__cut_t cut = {.at = NULL};
+  char text[MR_PLACEMENT_TEXT];
+  bool lies = t->mesh && t->pipeline.stages;
+  mr_err_t e = lies ? mr__cut_init(t, list, &cut, &f->diag) : MR_OK;
+  for (int i = 0; e >= 0 && i < list->n; i++)
+    placed[i] = lies && mr__cut_value(&cut, i, text) ? mr_lax_shard(f, p[i], text) : p[i];
+  mr__cut_fini(&cut);
+  return f->diag.code < 0 ? f->diag.code : e;
+}
+
 /* Traces the vector that a step reports from u, the results of update_fn. */
-static mr_var_t *train_report(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const layout_t *y,
-                              int n_params, mr_var_t **u) {
+static mr_var_t *train_report(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_t *t,
+                              const layout_t *y, const mr_params_t *list, mr_var_t **u) {
   mr_var_t *reported[MR_REPORT_METRICS + MR_LOSS_METRICS], *out[MR_LOSS_OUTS] = {NULL};
-  mr_var_t *const *p = u + y->outs + 3 + y->n_state;
+  mr_var_t **p = mr_mem_take(&f->mem, (size_t)(list->n + 1) * sizeof(mr_var_t *));
   mr_loss_report_t each = {0};
+  if (!p || place_values(f, t, list, u + y->outs + 3 + y->n_state, p) < 0) return NULL;
   for (int i = 0; i < y->outs; i++) out[i] = u[1 + i];
-  if (mr__step_metrics(f, l, batch, f->in, out, &each) < 0) return NULL;
+  if (mr__step_metrics(f, l, t->batch, f->in, out, &each) < 0) return NULL;
   mr_var_t *counted = sum_of(f, each.counts);
-  reported[MR_REPORT_LOSS] = mean_of_counted(f, u[0], counted, batch);
+  reported[MR_REPORT_LOSS] = mean_of_counted(f, u[0], counted, t->batch);
   reported[MR_REPORT_GRAD_NORM] = u[y->outs + 2];
-  reported[MR_REPORT_PARAM_NORM] = mr_lax_sqrt(f, mr_lax_sum_squares(f, n_params, p));
+  reported[MR_REPORT_PARAM_NORM] = mr_lax_sqrt(f, mr_lax_sum_squares(f, list->n, p));
   reported[MR_REPORT_COUNTED] = counted;
   for (int i = 0; i < l->n_metrics; i++)
     reported[MR_REPORT_METRICS + i] = sum_of(f, mr_lax_mul(f, each.metric[i], each.counts));
@@ -329,7 +353,7 @@ static mr_err_t report_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_
   mr_var_t **result = u + y.outs + 2; /* the place of the norm */
   mr_var_t *const *draw = t->compute.stochastic ? f->in + mr_loss_n_data(l) - 2 : NULL;
   const char *outer = mr_scope_enter(f, "reported");
-  *result = train_report(f, l, t->batch, &y, list->n, u);
+  *result = train_report(f, l, t, &y, list, u);
   mr_scope_leave(f, outer);
   int n_reported = f->n_eqn;
   for (int i = 0; i < y.n_sets && f->diag.code >= 0; i++) {
@@ -351,11 +375,19 @@ int mr__step_shares(const mr_train_config_t *t) {
   return t->ranks <= 1 || t->mesh ? 0 : t->pipeline.stages ? 1 : t->zero;
 }
 
+mr__step_ranks_t mr__step_ranks(const mr_train_config_t *t) {
+  int at[MR_MESH_AXES];
+  if (!t->mesh) return (mr__step_ranks_t){t->rank, t->ranks};
+  mr_mesh_place(t->mesh, t->rank, at);
+  return (mr__step_ranks_t){at[mr_mesh_batch(t->mesh)], t->mesh->size[mr_mesh_batch(t->mesh)]};
+}
+
 mr__share_t mr__step_share(const mr_train_config_t *t, const mr_params_t *list) {
   if (t->ranks > 1 && t->pipeline.stages) {
     const mr_pipeline_t *p = &t->pipeline;
-    return (mr__share_t){mr__pipe_share_from(p, elements_of_listed, list, t->ranks, t->rank),
-                         mr__pipe_share_from(p, elements_of_listed, list, t->ranks, t->rank + 1)};
+    mr__step_ranks_t of = mr__step_ranks(t);
+    return (mr__share_t){mr__pipe_share_from(p, elements_of_listed, list, of.size, of.rank),
+                         mr__pipe_share_from(p, elements_of_listed, list, of.size, of.rank + 1)};
   }
   if (t->ranks <= 1 || !t->zero || t->mesh) return (mr__share_t){0, list->n};
   return (mr__share_t){

@@ -77,10 +77,10 @@ static void copy_message_rows(const mr__agree_t *a, mr_buf_t *b, int first, int 
    first stage of its pipeline.  The others have its records too. */
 static int leader_of_slice(const mr__agree_t *a, int rank) {
   int at[MR_MESH_AXES], batch = mr_mesh_batch(&a->mesh);
-  if (a->lines) return rank % a->lines;
   mr_mesh_place(&a->mesh, rank, at);
   for (int i = 0; i < a->mesh.n; i++)
     if (i != batch) at[i] = 0;
+  if (a->lines) at[batch] %= a->lines;
   return mr_mesh_rank(&a->mesh, at);
 }
 
@@ -101,7 +101,7 @@ mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, int stages, mr__agree_t 
   if (!a) return mr_stage_no_memory(s, "what ranks agree on");
   a->ranks = p, a->slices = in->part;
   mr_err_t e = mr_mesh_parse(in->mesh, p->size, &a->mesh, &why);
-  if (stages) a->lines = p->size / stages;
+  if (e >= 0 && stages) a->lines = a->mesh.size[mr_mesh_batch(&a->mesh)] / stages;
   int slices = e < 0 ? 1 : a->lines ? a->lines : a->mesh.size[mr_mesh_batch(&a->mesh)];
   int64_t parts = ordered ? ordered : slices; /* 0: ranks have parts of parameters */
   if (a->slices) list_labels(a, in);

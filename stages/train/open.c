@@ -203,19 +203,23 @@ static mr_err_t open_compile(mr_stage_t *s) {
    sums are those of `mem`.  Batches are the stream's. */
 static mr_err_t count_own_rank(const mr_loss_t *l, const mr_train_config_t *t, size_t *bytes,
                                mr_diag_t *diag) {
-  mr_params_t list = {0};
+  mr_params_t list = {0}, whole = {0};
   mr_exec_t *x = NULL;
   mr_held_t held[MR_HELD_MOST];
+  bool stages = t->mesh && t->pipeline.stages;
   mr_err_t e = mr_train_step_plan_rank(l, t, &list, &x, diag);
+  if (e >= 0 && stages) e = mr_loss_params_list(l, &whole, diag);
   if (e >= 0) {
-    int n =
-        mr_train_held(&(mr_held_of_t){.exec = x, .train = t, .params = &list, .step = true}, held);
+    const mr_held_of_t of = {
+        .exec = x, .train = t, .params = &list, .whole = stages ? &whole : NULL, .step = true};
+    int n = mr_train_held(&of, held);
     *bytes += mr_exec_peak_bytes(x);
     for (int i = 0; i < n; i++)
       if (strncmp(held[i].name, "inputs", 6)) *bytes += held[i].bytes;
   }
   mr_exec_destroy(x);
   mr_params_fini(&list);
+  mr_params_fini(&whole);
   return e;
 }
 

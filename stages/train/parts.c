@@ -1,6 +1,6 @@
 /* Ranks of a mesh that have parts of parameters: when they do, and what does not go with it.  The
    step is then cut as a whole (model/train/cut.h), with results that are close to those of one
-   rank, so that it has no ordered parts. */
+   rank, so that it has no ordered parts but the microbatches of a pipeline. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ static mr_err_t refuse_beside(mr_stage_t *s, const char *setting, const char *wa
 
 static mr_err_t check_beside_parts(mr_stage_t *s) {
   const train_t *v = s->state;
-  if (v->ordered)
+  if (v->ordered && !v->cut.cut.stages)
     return refuse_beside(s, "ordered",
                          "ordered=0, as results are close to those of one rank alone");
   if (v->accumulate > 1) return refuse_beside(s, "accumulate", "accumulate=1, or more ranks");
@@ -51,7 +51,10 @@ static mr_err_t check_rules_of_parts(mr_stage_t *s) {
   train_t *v = s->state;
   mr_params_t list = {0};
   mr_diag_t why = {0};
-  mr_train_config_t t = {.batch = s->in_spec[IN_TRAIN].batch, .accumulate = 1};
+  mr_train_config_t t = {.batch = s->in_spec[IN_TRAIN].batch,
+                         .accumulate = 1,
+                         .ordered = v->ordered,
+                         .pipeline = v->cut.cut};
   mr__train_set_mesh(v, &t);
   mr_err_t e = mr_train_parts_check(&t, &why);
   if (e >= 0) e = mr_loss_params_list(&v->model.plan.loss, &list, &why);

@@ -1,7 +1,7 @@
 /* The pipelines of a training step, from the settings pipeline, microbatches, stages and
    pipeline-schedule: ranks have a stage each, and microbatches are the ordered parts of a batch,
-   which the pipelines share.  A mesh says how many ranks there are; without one there is one
-   pipeline. */
+   which the pipelines share.  A mesh says how many ranks there are, along the axis of its batch,
+   and along its other axes each stage is cut (parts.c); without one there is one pipeline. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static mr_err_t check_beside(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* The ranks of a mesh before the step are those of as many pipelines. */
+/* The ranks of a mesh along the axis of the batch are those of as many pipelines. */
 static mr_err_t check_ranks_of_mesh(mr_stage_t *s) {
   train_t *v = s->state;
   int ranks = s->in_spec[IN_TRAIN].ranks;
@@ -45,23 +45,13 @@ static mr_err_t check_ranks_of_mesh(mr_stage_t *s) {
                          ": nothing shares the batches among the %d processes of this job; want "
                          "shard-to-device before this stage, as train inserts it",
                          v->pipeline, mr_process_ranks()->size);
-  if (v->in_parts) {
-    int64_t all = mr_mesh_ranks(&v->mesh), data = all % v->pipeline ? v->pipeline : all;
-    return mr_stage_fail(
-        s, MR_ERR_CONFIG,
-        "setting pipeline = %" PRId64
-        ": on the mesh %s ranks have parts of parameters, and a stage has whole ones, which do not "
-        "go together yet; want mesh=data=%" PRId64 " without partition=, whose ranks are %" PRId64
-        " pipeline%s, or pipeline=0 with this mesh",
-        v->pipeline, s->in_spec[IN_TRAIN].mesh, data, data / v->pipeline,
-        data == v->pipeline ? "" : "s that share batches");
-  }
   if (!ranks || ranks % v->pipeline == 0) return MR_OK;
+  const char *axis = v->mesh.name[mr_mesh_batch(&v->mesh)];
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "setting pipeline = %" PRId64
-                       ": it does not divide the %d ranks of the mesh; want mesh=data=%" PRId64
-                       " or a multiple, or no mesh",
-                       v->pipeline, ranks, v->pipeline);
+                       ": it does not divide the %d ranks of the mesh along %s; want %s=%" PRId64
+                       " there or a multiple, or no mesh",
+                       v->pipeline, ranks, axis, axis, v->pipeline);
 }
 
 static mr_err_t set_microbatches(mr_stage_t *s) {

@@ -12,7 +12,7 @@
 #include "stages/train/train_step_private.h"
 
 bool mr__train_has_shares(const train_t *v) {
-  return (v->zero && !v->in_parts) || v->cut.cut.stages;
+  return !v->in_parts && (v->zero || v->cut.cut.stages);
 }
 
 bool mr__train_has_slices(const train_t *v) {

@@ -52,13 +52,14 @@ static slice_t slice_of_process(const mr_graph_t *g, const mr_process_ranks_t *p
     snprintf(own.parts, sizeof own.parts, "%d", MR__ORDERED_OF_RANKS);
   else
     snprintf(own.parts, sizeof own.parts, "%s", ordered);
-  if (stages && p->size % stages == 0) {
-    own.of = p->size / stages;
-    own.number = p->rank % own.of;
-    return own;
-  }
   if (!text || mr_mesh_parse(text, p->size, &m, NULL) < 0) return own; /* settle reports it */
   axis = mr_mesh_batch(&m);
+  if (stages && m.size[axis] % stages == 0) {
+    mr_mesh_place(&m, p->rank, at);
+    own.of = m.size[axis] / stages;
+    own.number = at[axis] % own.of;
+    return own;
+  }
   if (m.size[axis] == p->size && !(rules && *rules)) return own;
   mr_mesh_place(&m, p->rank, at);
   own.number = at[axis], own.of = m.size[axis];

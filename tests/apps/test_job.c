@@ -678,6 +678,68 @@ static void a_stage_that_is_killed_is_named_and_its_run_resumes_on_fewer(void **
   assert_string_equal(ledger[0], ledger[1]);
 }
 
+/* Stages whose ranks have parts of parameters: one pipeline of two, the axes either way round, and
+   slices of checkpoints. */
+static void processes_with_parts_of_stages_reach_the_bits_of_threads(void **state) {
+  static const char *const mesh[] = {"data=2,model=2", "model=2,data=2"};
+  char path[128], one[128], first[64];
+  run_without_stages(path, one, sizeof path, first);
+  for (int i = 0; i < 2; i++) {
+    char threads[128], run[128], ledger[2][64];
+    snprintf(threads, sizeof threads, "%s/stage-threads%d", dir, i);
+    snprintf(run, sizeof run, "%s/stage-parts%d", dir, i);
+    RUN(&p, "train", "--graph", path, "--run-dir", threads, "--mesh", mesh[i], "train.pipeline=2");
+    if (p.status) fail_msg("%s%s", p.out, p.err);
+    keep_ledger(p.out, ledger[0], sizeof ledger[0]);
+    START(4, NULL, "train", "--graph", path, "--run-dir", run, "--mesh", mesh[i],
+          "train.pipeline=2", "train.steps=5",
+          i ? "train.checkpoint-files=ranks" : "train.checkpoint-files=one");
+    end_job();
+    assert_all_end_well();
+    START(4, NULL, "train", "--run-dir", run, "--resume", "--mesh", mesh[i], "train.steps=0");
+    end_job();
+    assert_all_end_well();
+    keep_ledger(job.said[0], ledger[1], sizeof ledger[1]);
+    assert_string_equal(ledger[0], ledger[1]);
+    for (int step = 2; step <= 8; step += 2) {
+      assert_int_equal(slices_in(run, step), i ? 3 : 0);
+      assert_merges_to(run, threads, step);
+    }
+    for (int r = 1; r < 4; r++) assert_string_equal(job.said[r], "");
+  }
+}
+
+/* The run of a job that lost a rank continues on other meshes, without stages and on one rank. */
+static void a_part_of_a_stage_that_is_killed_is_named_and_its_run_resumes_elsewhere(void **state) {
+  char path[128], one[128], run[128], alone[128], until[2][32], ledger[2][64];
+  run_without_stages(path, one, sizeof path, ledger[0]);
+  snprintf(run, sizeof run, "%s/part-killed", dir);
+  snprintf(alone, sizeof alone, "%s/part-alone", dir);
+  START(4, NULL, "train", "--graph", path, "--run-dir", run, "shuffle.epochs=100000", "--mesh",
+        "data=2,model=2", "train.pipeline=2");
+  wait_for_step(run, 2);
+  kill(job.pid[3], SIGKILL);
+  end_job();
+  for (int r = 0; r < 3; r++) {
+    assert_int_equal(job.status[r], 1);
+    if (!strstr(job.complained[r], "rank 3")) fail_msg("rank %d says: %s", r, job.complained[r]);
+  }
+  int step = newest_step(run);
+  assert_true(step >= 2);
+  for (int i = 0; i < 2; i++) snprintf(until[i], sizeof until[i], "train.steps=%d", step + 2 + i);
+  RUN(&p, "train", "--run-dir", run, "--resume", "--mesh", "data=1,model=2", "train.pipeline=0",
+      until[0]);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  keep_ledger(p.out, ledger[0], sizeof ledger[0]);
+  RUN(&p, "train", "--graph", path, "--run-dir", alone, "shuffle.epochs=100000", "--mesh",
+      "data=4,model=2", "train.pipeline=2", until[0]);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  keep_ledger(p.out, ledger[1], sizeof ledger[1]);
+  assert_string_equal(ledger[0], ledger[1]);
+  RUN(&p, "train", "--run-dir", run, "--resume", "--mesh", "data=1", until[1]);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+}
+
 static void stages_that_do_not_divide_the_processes_are_refused(void **state) {
   char path[128], run[128];
   snprintf(path, sizeof path, "%s/staged.mr", dir), snprintf(run, sizeof run, "%s/odd", dir);
@@ -911,6 +973,8 @@ int main(void) {
       cmocka_unit_test(processes_with_stages_end_as_one_process),
       cmocka_unit_test(stages_of_processes_resume_in_other_layouts),
       cmocka_unit_test(a_stage_that_is_killed_is_named_and_its_run_resumes_on_fewer),
+      cmocka_unit_test(processes_with_parts_of_stages_reach_the_bits_of_threads),
+      cmocka_unit_test(a_part_of_a_stage_that_is_killed_is_named_and_its_run_resumes_elsewhere),
       cmocka_unit_test(stages_that_do_not_divide_the_processes_are_refused),
       cmocka_unit_test(every_kind_of_stream_gives_a_job_the_batches_of_one_process),
       cmocka_unit_test(ranks_read_whole_batches_where_slices_would_be_others),

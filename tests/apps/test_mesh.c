@@ -200,6 +200,38 @@ static void parts_keep_their_ledger_on_other_meshes(void **state) {
       fail_msg("step %d: loss %.9g, want %.9g", step, loss_of(run, step), loss_of(f32, step));
 }
 
+/* A run of 20 steps on thread ranks, with stages whose ranks have parts, and one of them continued
+   on one rank. */
+static void stages_with_parts_train_close_to_one_rank(void **state) {
+  static const struct {
+    const char *mesh, *until;
+  } row[] = {{"data=2,model=2", "train.steps=20"},
+             {"data=4,model=2", "train.steps=20"},
+             {"model=2,data=2", "train.steps=9"}};
+  enum { LONG = 20 };
+  char one[128];
+  snprintf(one, sizeof one, "%s/long", dir);
+  RUN(&p, "train", "--graph", file, "--run-dir", one, "train.dtype=f32", "train.layers=2",
+      "shuffle.epochs=10", "train.steps=20");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char run[128];
+    snprintf(run, sizeof run, "%s/stages%zu", dir, i);
+    RUN(&p, "train", "--graph", file, "--run-dir", run, "--mesh", row[i].mesh, "train.dtype=f32",
+        "train.layers=2", "shuffle.epochs=10", row[i].until, "train.pipeline=2",
+        "train.microbatches=2");
+    if (!p.status && i == 2)
+      RUN(&p, "train", "--run-dir", run, "--resume", "--mesh", "data=1", "train.pipeline=0",
+          "train.microbatches=0", "train.steps=20");
+    if (p.status) fail_msg("%s: %s%s", row[i].mesh, p.out, p.err);
+    for (int step = 1; step <= LONG; step++) {
+      double want = loss_of(one, step), got = loss_of(run, step);
+      if (fabs(got - want) > 1e-3 * want)
+        fail_msg("%s: step %d: loss %.9g, want %.9g", row[i].mesh, step, got, want);
+    }
+  }
+}
+
 static void the_default_graph_gets_its_ranks_by_the_flag(void **state) {
   char run[2][128], ledger[2][sizeof whole_end];
   for (int i = 0; i < 2; i++) {
@@ -293,6 +325,7 @@ int main(void) {
       cmocka_unit_test(ranks_with_parts_of_parameters_train_close_to_one_rank),
       cmocka_unit_test(parts_are_whole_in_a_checkpoint),
       cmocka_unit_test(parts_keep_their_ledger_on_other_meshes),
+      cmocka_unit_test(stages_with_parts_train_close_to_one_rank),
       cmocka_unit_test(the_default_graph_gets_its_ranks_by_the_flag),
       cmocka_unit_test(a_run_without_a_mesh_is_not_resumed_on_one_unasked),
       cmocka_unit_test(a_mesh_that_does_not_fit_is_refused),

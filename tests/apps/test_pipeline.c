@@ -146,9 +146,10 @@ static void settings_that_exclude_a_pipeline_are_refused(void **state) {
       {"train.pipeline=2", "train.fp8=hybrid", "want fp8=none"},
       {"--mesh=data=3", "train.pipeline=2", "does not divide the 3 ranks of the mesh"},
       {"--mesh=data=10", "train.pipeline=2", "5 pipelines of 2 stages share them"},
-      {"--mesh=data=2,model=2", "train.pipeline=2",
-       "want mesh=data=4 without partition=, whose ranks are 2 pipelines that share batches"},
-      {"--mesh=data=3,model=2", "train.pipeline=2", "ranks have parts of parameters"},
+      {"--mesh=data=3,model=2", "train.pipeline=2",
+       "does not divide the 3 ranks of the mesh along data; want data=2 there or a multiple"},
+      {"--mesh=data=2,model=3", "train.pipeline=2", "does not divide among the 3 ranks of model"},
+      {"--mesh=ranks=2,model=2", "train.pipeline=2", "want another name, such as data"},
       {"train.stages=embed | blocks, hedd", "train.lr=1e-2", "did you mean \"head\""},
       {"train.stages=embed, encoder_blocks.0.attn, encoder_blocks.0.norm1, encoder_blocks.0.norm2, "
        "encoder_blocks.0.linear1 | encoder_blocks.0.linear2, blocks[1:3], head",
@@ -173,14 +174,27 @@ static void summary_and_explain_show_the_stages(void **state) {
   assert_non_null(strstr(p.out, "20 collectives")); /* the new parameters go in 8 chunks */
   RUN(&p, "explain", "step", "--mesh", "data=2", "--pipeline", "3");
   assert_non_null(strstr(p.err, "3 stages of 2 ranks"));
-  RUN(&p, "explain", "step", "--mesh", "data=2,model=2", "--pipeline", "2");
-  assert_non_null(strstr(p.err, "want a mesh of data alone"));
-  RUN(&p, "summary", "--mesh", "data=2,model=2", "--pipeline", "2");
-  assert_non_null(strstr(p.err, "want a mesh of data alone"));
+  RUN(&p, "explain", "step", "--mesh", "data=3,model=2", "--pipeline", "2");
+  assert_non_null(strstr(p.err, "2 stages of the 3 ranks along axis data"));
   RUN(&p, "explain", "grad", "--mesh", "data=2", "--pipeline", "2");
   assert_non_null(strstr(p.err, "expected function step"));
   RUN(&p, "summary", "--pipeline", "2", "--microbatches", "6");
   assert_non_null(strstr(p.err, "--pipeline: "));
+}
+
+/* Sums of a stage's parts, along model, and what crosses a cut, along data. */
+static void stages_in_parts_are_shown(void **state) {
+  RUN(&p, "explain", "step", "--mesh", "data=4,model=2", "--pipeline", "2", "--layers", "2");
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "2 pipelines that share 8 microbatches, 4 each"));
+  assert_non_null(strstr(p.out, "\npsum            model "));
+  assert_non_null(strstr(p.out, "\nppermute        data "));
+  RUN(&p, "summary", "--mesh", "data=4,model=2", "--pipeline", "2", "--layers", "2");
+  assert_int_equal(p.status, 0);
+  const char *row = strstr(p.out, "\nencoder_blocks.1.linear1.kernel");
+  assert_non_null(row); /* by the first rank of its parts in the second stage, with half of it */
+  assert_non_null(strstr(row, "384x768"));
+  assert_non_null(strstr(p.out, "updated by"));
 }
 
 static int group_teardown(void **state) { return small_run_forget(state); }
@@ -194,6 +208,7 @@ int main(void) {
       cmocka_unit_test(a_step_of_a_pipeline_that_is_not_finite_is_traced),
       cmocka_unit_test(settings_that_exclude_a_pipeline_are_refused),
       cmocka_unit_test(summary_and_explain_show_the_stages),
+      cmocka_unit_test(stages_in_parts_are_shown),
   };
   return cmocka_run_group_tests(tests, group_setup, group_teardown);
 }

@@ -12,6 +12,7 @@
 
 #include "model/mesh/mesh.h"
 #include "model/model.h"
+#include "model/train/pipeline_plan.h"
 #include "model/zoo/zoo.h"
 #include "tests/model/vit_step.h"
 
@@ -127,7 +128,9 @@ static void assert_same_end(const end_t *a, const end_t *b, const char *what) {
 
 static void check_meshes(const char *const *mesh, const vit_t *c, mr_train_config_t t, int bad,
                          double loss, double least) {
-  end_t one = trained(c, t, NULL, false, bad);
+  mr_train_config_t alone = t;
+  alone.pipeline.stages = 0;
+  end_t one = trained(c, alone, NULL, false, bad);
   for (; *mesh; mesh++) {
     end_t many = trained(c, t, *mesh, false, bad), again = trained(c, t, *mesh, true, bad);
     assert_close_end(&one, &many, *mesh, loss, least);
@@ -190,6 +193,71 @@ static void a_bad_step_with_cut_slots_is_skipped_by_all(void **state) {
   mr_train_config_t t = config_of(MOST);
   t.zero = 1;
   check_meshes(two_meshes, &c, t, 3, 1e-5, .995);
+}
+
+/* ---- stages whose ranks have parts ---- */
+
+static mr_train_config_t config_of_stages(const vit_t *c, int stages, int64_t parts) {
+  mr_train_config_t t = config_of(MOST);
+  mr_loss_t l = mr_vit_loss(&c->model);
+  mr_pipeline_plan_t plan;
+  mr_diag_t diag = {0};
+  const mr_pipeline_want_t want = {.stages = stages};
+  t.ordered = parts;
+  if (mr_pipeline_plan(&l, &c->how, MOST / parts, &want, &plan, &diag) < 0)
+    fail_msg("%s", diag.text);
+  t.pipeline = plan.cut;
+  return t;
+}
+
+static const char *const stage_meshes[] = {"data=2,model=2", "data=4,model=2", "model=4,data=2",
+                                           NULL};
+
+static void stages_of_columns_and_rows_reach_what_one_rank_reaches(void **state) {
+  vit_t c = small_vit(MR_F32);
+  mr_train_config_t t = config_of_stages(&c, 2, 4);
+  check_meshes(stage_meshes, &c, t, 0, 1e-5, .995);
+  t.pipeline.kind = MR_PIPELINE_GPIPE;
+  check_meshes(stage_meshes, &c, t, 0, 1e-5, .995);
+}
+
+static void stages_in_parts_skip_a_step_that_is_not_finite(void **state) {
+  vit_t c = small_vit(MR_F32);
+  check_meshes(stage_meshes, &c, config_of_stages(&c, 2, 8), 3, 1e-5, .995);
+}
+
+static void every_optimizer_updates_stages_in_parts(void **state) {
+  static const char *const name[] = {"lamb", "sgd", "momentum"};
+  vit_t c = small_vit(MR_F32);
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+    mr_train_config_t t = config_of_stages(&c, 2, 4);
+    t.optim = mr_optim_of(name[i]);
+    t.optim.ema = i % 2 ? 0 : 0.5f;
+    check_meshes((const char *const[]){"data=4,model=2", NULL}, &c, t, 0, 1e-5, .99);
+  }
+}
+
+static void stages_that_do_not_fit_a_mesh_are_refused(void **state) {
+  static const struct {
+    const char *mesh, *partition, *want;
+  } bad[] = {
+      {"data=3,model=2", NULL, "of the 3 ranks along axis data of the mesh"},
+      {"data=1,model=2", NULL, "so data=2 or a multiple"},
+      {"ranks=2,model=2", NULL, "want another name, such as data"},
+      {"data=2,model=2", "head.kernel=(data,model)", "head.kernel is cut along data"},
+      {"data=16,model=2", NULL, "8 pipelines of 2 stages share 4 microbatches"},
+  };
+  vit_t c = small_vit(MR_F32);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    mr_train_config_t t = config_of_stages(&c, 2, 4);
+    mr_diag_t diag = {0};
+    mr_mesh_t m;
+    mr_train_step_t *step;
+    assert_int_equal(mr_mesh_parse(bad[i].mesh, 0, &m, &diag), MR_OK);
+    t.mesh = &m, t.ranks = mr_mesh_ranks(&m), t.partition = bad[i].partition;
+    assert_true(vit_step(&c, t, &step, &diag) < 0);
+    if (!strstr(diag.text, bad[i].want)) fail_msg("%s: want %s", diag.text, bad[i].want);
+  }
 }
 
 /* ---- what goes over the mesh ---- */
@@ -287,9 +355,9 @@ static void a_mesh_that_does_not_fit_is_refused_with_the_numbers(void **state) {
 }
 
 /* A rank's plan lists its parts, and takes what the step of one takes. */
-static void a_plan_of_a_rank_has_its_parts(void **state) {
+static void assert_plan_has_parts(int stages) {
   vit_t c = small_vit(MR_F32);
-  mr_train_config_t t = config_of(MOST);
+  mr_train_config_t t = stages ? config_of_stages(&c, stages, 4) : config_of(MOST);
   mr_loss_t l = mr_vit_loss(&c.model);
   mr_params_t list = {0}, whole = {0};
   mr_diag_t diag = {0};
@@ -313,6 +381,11 @@ static void a_plan_of_a_rank_has_its_parts(void **state) {
   mr_params_fini(&whole);
 }
 
+static void a_plan_of_a_rank_has_its_parts(void **state) {
+  assert_plan_has_parts(0);
+  assert_plan_has_parts(2);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranks_with_columns_and_rows_reach_what_one_rank_reaches),
@@ -322,6 +395,10 @@ int main(void) {
       cmocka_unit_test(every_optimizer_is_cut),
       cmocka_unit_test(slots_are_cut_along_the_batch_too),
       cmocka_unit_test(a_bad_step_with_cut_slots_is_skipped_by_all),
+      cmocka_unit_test(stages_of_columns_and_rows_reach_what_one_rank_reaches),
+      cmocka_unit_test(stages_in_parts_skip_a_step_that_is_not_finite),
+      cmocka_unit_test(every_optimizer_updates_stages_in_parts),
+      cmocka_unit_test(stages_that_do_not_fit_a_mesh_are_refused),
       cmocka_unit_test(nothing_is_gathered_in_a_step),
       cmocka_unit_test(gradients_of_cut_slots_are_scattered),
       cmocka_unit_test(a_plan_of_a_rank_has_its_parts),
