@@ -129,6 +129,19 @@ mr_err_t mr_classes_align(const mr_classes_t *from, const char *from_of, const m
   return e;
 }
 
+mr_err_t mr_classes_places(const mr_classes_t *of, const mr_classes_t *in, int32_t *place,
+                           mr_diag_t *diag) {
+  table_t t;
+  mr_err_t e = classes_table_init(&t, (size_t)in->n) ? MR_OK : classes_no_memory(diag);
+  for (int i = 0; i < in->n && e >= 0; i++) { /* numbered by place, with gaps at repeated ones */
+    int32_t *slot = classes_slot_of(&t, in->name[i]);
+    if (*slot < 0) *slot = i, t.name[i] = in->name[i];
+  }
+  for (int i = 0; i < of->n && e >= 0; i++) place[i] = *classes_slot_of(&t, of->name[i]);
+  classes_table_fini(&t);
+  return e;
+}
+
 /* ---- several lists ---- */
 
 static bool all_same(const mr_classes_t *const *list, int n) {

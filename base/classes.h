@@ -37,6 +37,12 @@ const char *mr_classes_text(const mr_classes_t *c, char *text, size_t n);
 mr_err_t mr_classes_align(const mr_classes_t *from, const char *from_of, const mr_classes_t *to,
                           const char *to_of, int32_t **number, mr_diag_t *diag);
 
+/* Finds names: place[i] = the place in `in` of of's name i, the first of equal ones, or -1 if it is
+   not there; place[of->n] is the caller's.  Neither is NULL.  MR_OK; MR_ERR_NOMEM with a sentence.
+ */
+mr_err_t mr_classes_places(const mr_classes_t *of, const mr_classes_t *in, int32_t *place,
+                           mr_diag_t *diag);
+
 /* A list that holds all names of several: heap, by mr_classes_join. */
 typedef struct mr_classes_joined {
   mr_classes_t all;  /* the first list's, then those of the second that the first lacks, ... */

@@ -269,22 +269,24 @@ static mr_err_t pack_take(void *ctx, const mr_spec_t *spec, int64_t step, const 
 }
 
 /* The names of the stream's labels; NULL without any, or if labels have names of their own each,
-   since a file of names speaks of all labels. */
-static const mr_classes_t *pack_names(const mr_spec_t *spec) {
-  const mr_classes_t *found = NULL;
+   since a file of names speaks of all labels: then *unlike is the field whose names differ. */
+static const mr_classes_t *pack_names(const mr_spec_t *spec, const mr_field_t **unlike) {
+  const mr_field_t *first = NULL;
+  *unlike = NULL;
   for (int f = 0; f < spec->n_fields; f++) {
     const mr_field_t *field = &spec->field[f];
     if (!field->label) continue;
-    if (!field->classes || (found && !mr_classes_same(found, field->classes))) return NULL;
-    found = field->classes;
+    if (first && !mr_classes_same(first->classes, field->classes)) return *unlike = field, NULL;
+    first = first ? first : field;
   }
-  return found;
+  return first ? first->classes : NULL;
 }
 
 /* Writes the names of classes beside the shards; a stream without names removes what an earlier
    call has left. */
 static mr_err_t pack_write_names(const pack_t *p, mr_diag_t *diag) {
-  const mr_classes_t *c = pack_names(&p->spec);
+  const mr_field_t *unlike;
+  const mr_classes_t *c = pack_names(&p->spec, &unlike);
   char path[NAME_MAX_BYTES], *text = NULL;
   size_t n = 0;
   other_path(p, MR_PACK_CLASSES, path);
@@ -295,6 +297,11 @@ static mr_err_t pack_write_names(const pack_t *p, mr_diag_t *diag) {
         "pack: the names of the %d classes are not kept: want at most %d names of at most %d "
         "bytes",
         c->n, MR_CLASSES_MAX, MR_CLASS_NAME_MAX);
+  if (unlike)
+    mr_notice(
+        "pack: the names of classes are not kept: those of field %s are not those of the labels "
+        "before it, and a file of names speaks of all labels of its shards",
+        unlike->name);
   if (!fits) return unlink(path), MR_OK;
   for (int i = 0; i < c->n; i++) n += strlen(c->name[i]) + 1;
   if (!(text = malloc(n + 1))) return mr_no_memory(diag, "names of classes");

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "loaders/local/class_names.h"
+
 enum { FIRST = 4096 }; /* bytes at least */
 
 void mr_folder_list_free(mr_folder_list_t *l) {
@@ -137,5 +139,6 @@ mr_err_t mr__folder_classes(mr_folder_list_t *l, char *const *name, int n, mr_di
     }
   }
   l->n_classes = n;
+  mr__class_names_say_forms(&(mr_classes_t){n, l->name}, l->from);
   return MR_OK;
 }

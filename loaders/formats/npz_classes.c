@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/same_name.h"
 #include "base/text.h"
 
 static const char ENDING[] = ".classes";
@@ -168,7 +169,7 @@ static int collect_names(mr_stage_t *s, const mr_shard_source_t *t, const char *
     char *text;
     long i = strtol(k->name + own + N_ENDING + 1, &text, 10);
     if (i < 0 || i >= LISTED_MAX || *text++ != ' ') continue;
-    if (name[i] && strcmp(name[i], text)) {
+    if (name[i] && !mr_same_name(name[i], text)) {
       mr_stage_fail(
           s, MR_ERR_DATA,
           "%s%s calls class %ld %.60s in one file and %.60s in another: want one list, or "

@@ -229,30 +229,24 @@ static int64_t class_of_word(const table_t *t, const char *cell, size_t n) {
 /* Numbers the words by the names of names=.  A file that has none of the words, but as many names,
    calls them otherwise, in their sorted order. */
 static mr_err_t number_words(mr_stage_t *s, table_t *t, const char *column) {
-  const mr_class_names_t *names = &t->source.names;
-  const mr_classes_t words = {t->n_words, t->word};
+  const mr_classes_t *names = &t->source.named, words = {t->n_words, t->word};
   char one[300], other[300];
   int found = 0;
   int32_t *number = realloc(t->number, ((size_t)t->n_words + 1) * sizeof *number);
   mr_diag_t why = {0};
   if (!number) return mr_stage_relay(s, mr_no_memory(&why, "numbers of words"), &why);
   t->number = number;
-  for (int w = 0; w < t->n_words; w++) number[w] = -1;
-  for (int i = names->n - 1; i >= 0; i--) { /* of equal names the first counts */
-    int64_t w = class_of_word(t, names->name[i], strlen(names->name[i]));
-    if (w < 0) continue;
-    found += number[w] < 0;
-    number[w] = i;
-  }
+  mr_err_t e = mr_classes_places(&words, names, number, &why);
+  if (e < 0) return mr_stage_relay(s, e, &why);
+  for (int w = 0; w < t->n_words; w++) found += number[w] >= 0;
   if (found == t->n_words) return MR_OK;
   for (int w = 0; w < t->n_words; w++) t->number[w] = w;
   if (!found && t->n_words == names->n) return MR_OK;
   return mr_stage_fail(s, MR_ERR_DATA,
                        "setting names = %.200s: has %d names, %s, and column %.100s the %d words "
                        "%s: want a name for each word, or as many others in their sorted order",
-                       t->source.names_file, names->n,
-                       mr_classes_text(&t->source.named, one, sizeof one), column, t->n_words,
-                       mr_classes_text(&words, other, sizeof other));
+                       t->source.names_file, names->n, mr_classes_text(names, one, sizeof one),
+                       column, t->n_words, mr_classes_text(&words, other, sizeof other));
 }
 
 /* Says which words may be classes by mistake: those that stand for a missing one, two that differ
@@ -287,6 +281,9 @@ static void say_doubtful_words(const table_t *t, const char *column) {
   if (same)
     mr_notice("%s: column %.100s: the class \"%s\" differs from another one in blanks alone", path,
               column, same);
+  char where[200];
+  mr_snprintf(where, sizeof where, "%.90s: column %.90s", path, column);
+  mr__class_names_say_forms(&(mr_classes_t){t->n_words, t->word}, where);
 }
 
 static mr_err_t settle_words(mr_stage_t *s, table_t *t, const char *column, int field) {

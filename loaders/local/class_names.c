@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/text.h"
 #include "base/xio.h"
 
 /* One line of the file: a name with "\r\n". */
@@ -73,6 +74,21 @@ bool mr__class_name_ok(const char *s) {
   for (size_t i = 0; i < n; i++)
     if ((unsigned char)s[i] < 0x20 || s[i] == 0x7F) return false;
   return n >= 1 && n <= MR_CLASS_NAME_MAX;
+}
+
+void mr__class_names_say_forms(const mr_classes_t *c, const char *where) {
+  int32_t *place = malloc(((size_t)c->n + 1) * sizeof *place);
+  mr_diag_t why = {0}; /* without memory nothing is said here */
+  if (place && mr_classes_places(c, c, place, &why) >= 0)
+    for (int i = 0; i < c->n; i++) {
+      if (!strcmp(c->name[place[i]], c->name[i])) continue;
+      mr_notice(
+          "%s: classes %d and %d are one name, \"%.100s\", in two of Unicode's forms (NFC, NFD): "
+          "want one form, or they cannot be matched by name with those of other records",
+          where, (int)place[i], i, c->name[i]);
+      break;
+    }
+  free(place);
 }
 
 /* Splits text into lines, which are names: puts them into name[0,most) and their number into *n.

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "base/classes.h"
 #include "base/err.h"
 
 enum { MR_CLASSES_MAX = 100000, MR_CLASS_NAME_MAX = 127 };
@@ -37,6 +38,10 @@ mr_err_t mr__class_names_numbers(mr_class_names_t *names, int n, mr_diag_t *diag
 
 /* True if a name can be a line of such a file. */
 bool mr__class_name_ok(const char *name);
+
+/* Says of two names that are one in two of Unicode's forms (base/same_name.h) and yet two classes.
+ */
+void mr__class_names_say_forms(const mr_classes_t *c, const char *where);
 
 /* Replaces the names by those of folder/file, or of the path `file` if folder is NULL.  The file
    must have `want` names of 1 to MR_CLASS_NAME_MAX bytes without control characters, or if that is

@@ -131,6 +131,25 @@ static void names_of_classes_come_back_with_the_shards(void **state) {
   }
 }
 
+/* One file of names speaks of all labels: of two lists none is written, and that is said. */
+static void labels_of_two_lists_keep_no_names(void **state) {
+  char folder[128], path[160], graph[300], list[160];
+  static const char one[] = "kind\nant\nbee\n";
+  mr_diag_t d = {0};
+  snprintf(folder, sizeof folder, "%s/two-lists", dir);
+  snprintf(list, sizeof list, "%s/kinds.csv", dir);
+  assert_int_equal(mr_write_file(list, one, strlen(one), &d), MR_OK);
+  snprintf(graph, sizeof graph,
+           "synthetic n=2 ! select label ! zip name=z prefix=,n. table %s fields=kind:kind:class ! "
+           "z.b z.",
+           list);
+  RUN(&p, "pack", graph, "-o", folder, "--format", "mds");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  assert_non_null(strstr(p.err, "those of field n.kind are not those of the labels"));
+  snprintf(path, sizeof path, "%s/pack-classes.txt", folder);
+  assert_int_equal(access(path, F_OK), -1);
+}
+
 /* A folder's name that is no word of a graph, and a graph that ends with a comment. */
 static void names_with_blanks_and_comments_are_read_back(void **state) {
   char kept[sizeof source], *want = ledger_of(source), folder[128], reading[600];
@@ -375,6 +394,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_format_gives_the_ledger_of_the_source),
       cmocka_unit_test(names_of_classes_come_back_with_the_shards),
+      cmocka_unit_test(labels_of_two_lists_keep_no_names),
       cmocka_unit_test(names_with_blanks_and_comments_are_read_back),
       cmocka_unit_test(a_killed_pack_continues_to_the_same_bytes),
       cmocka_unit_test(a_pack_that_fails_at_once_leaves_nothing),

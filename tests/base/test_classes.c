@@ -14,6 +14,7 @@
 #include "base/classes.h"
 #include "base/philox.h"
 #include "base/same_name.h"
+#include "tests/vectors.h"
 
 enum { NAMES = 300, LISTS = 5 };
 
@@ -183,6 +184,62 @@ static void a_letter_and_its_mark_are_one_name_or_two_characters(void **state) {
                mr_same_name("\xFF", "\xFE") || !mr_same_name("\xFF", "\xFF"));
 }
 
+static void names_are_found_at_the_first_of_equal_ones(void **state) {
+  const char *room[2][NAMES];
+  write_words();
+  for (uint64_t seed = 0; seed < 50; seed++) {
+    mr_philox_t g;
+    mr_philox_init(&g, seed, 3);
+    mr_classes_t of = random_list(&g, room[0]), in = random_list(&g, room[1]);
+    for (int i = 0; i + 1 < in.n; i += 3) room[1][i + 1] = room[1][i]; /* repeated ones */
+    int32_t place[NAMES];
+    mr_diag_t diag = {0};
+    assert_int_equal(mr_classes_places(&of, &in, place, &diag), MR_OK);
+    for (int i = 0; i < of.n; i++) assert_int_equal(place[i], place_of(&in, of.name[i]));
+  }
+}
+
+static int unhex(const char *hex, char *text) {
+  int n = 0;
+  for (unsigned c; hex[2 * n] && sscanf(hex + 2 * n, "%2x", &c) == 1; n++) text[n] = (char)c;
+  return text[n] = 0, n;
+}
+
+/* tests/golden/same_names.py makes them with Python's unicodedata. */
+static void names_are_the_same_where_their_nfd_is(void **state) {
+  enum { ROW = 400 };
+  char line[ROW], a[ROW], b[ROW], one[ROW], other[ROW];
+  FILE *f = vectors_open("same_names.txt");
+  int64_t n = 0, same = 0;
+  for (int want; vectors_line(f, line, sizeof line); n++) {
+    assert_int_equal(sscanf(line, "%399s %399s %d", a, b, &want), 3);
+    unhex(a, one), unhex(b, other);
+    if (mr_same_name(one, other) != want || mr_same_name(other, one) != want)
+      fail_msg("%s and %s: want %d", a, b, want);
+    if (want)
+      assert_int_equal(mr_same_name_hash(one), mr_same_name_hash(other));
+    else
+      assert_int_not_equal(mr_same_name_hash(one), mr_same_name_hash(other));
+    same += want;
+  }
+  fclose(f);
+  vectors_met(same, 700), vectors_met(n - same, 400);
+}
+
+/* Longer than what is ordered at once: the same text is the same, whatever is cut. */
+static void a_letter_with_hundreds_of_marks_is_itself(void **state) {
+  enum { MARKS = 300 };
+  char one[2 * MARKS + 2] = "e", other[2 * MARKS + 2] = "e";
+  for (int i = 0; i < MARKS; i++) {
+    memcpy(one + 1 + 2 * i, i % 2 ? "\xCC\x81" : "\xCC\xA9", 2);
+    memcpy(other + 1 + 2 * i, one + 1 + 2 * i, 2);
+  }
+  assert_true(mr_same_name(one, other));
+  other[2 * MARKS] = '\x82';
+  assert_false(mr_same_name(one, other));
+  assert_int_not_equal(mr_same_name_hash(one), mr_same_name_hash(other));
+}
+
 static void a_long_list_is_cut_and_says_how_much(void **state) {
   const char *room[NAMES];
   char text[60];
@@ -206,6 +263,9 @@ int main(void) {
       cmocka_unit_test(both_lists_are_in_the_sentence),
       cmocka_unit_test(equal_lists_and_missing_ones_need_no_numbers),
       cmocka_unit_test(a_letter_and_its_mark_are_one_name_or_two_characters),
+      cmocka_unit_test(names_are_found_at_the_first_of_equal_ones),
+      cmocka_unit_test(names_are_the_same_where_their_nfd_is),
+      cmocka_unit_test(a_letter_with_hundreds_of_marks_is_itself),
       cmocka_unit_test(a_long_list_is_cut_and_says_how_much),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

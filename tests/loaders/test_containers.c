@@ -1,5 +1,6 @@
 /* The same records in every container: a shuffled graph gives the same bytes, keys and ledger from
    each, and the same rest when it begins at a later batch. */
+#include "base/classes.h"
 #include "base/crc32c.h"
 #include "base/ledger.h"
 #include "base/npy.h"
@@ -14,6 +15,7 @@
 #include "tests/loaders/litdata.h"
 #include "tests/loaders/mds.h"
 
+#include <errno.h>
 #include <xxhash.h>
 
 enum {
@@ -29,6 +31,11 @@ static uint8_t a[RECORDS][A];
 static int64_t id[RECORDS];
 
 /* ---- writing ---- */
+
+/* Makes a folder, which an earlier test may have made. */
+static void make_inside(const char *name) {
+  if (mkdir(in_folder(name), 0700) < 0 && errno != EEXIST) fail_msg("%s", name);
+}
 
 static int first_of(int shard) { return RECORDS * shard / SHARDS; }
 
@@ -94,8 +101,7 @@ static image_t make_example(int i) {
   add_message(&list, 0x0A, &bytes), add_feature(&map, "a", 0x0A, &list);
   list.n = 0;
   image_add(&list, "\x08", 1);
-  for (uint64_t v = (uint64_t)id[i]; v; v >>= 7)
-    image_add(&list, &(uint8_t){(uint8_t)(v & 0x7F) | (v > 0x7F ? 0x80 : 0)}, 1);
+  ar_varint(&list, (uint64_t)id[i]);
   add_feature(&map, "id", 0x1A, &list);
   add_message(&example, 0x0A, &map);
   free(list.at), free(map.at);
@@ -213,7 +219,7 @@ static void write_beton_files(void) {
 
 static void write_litdata_files(void) {
   char text[4000] = "", name[32];
-  assert_int_equal(mkdir(in_folder("lit"), 0700), 0);
+  make_inside("lit");
   for (int k = 0; k < SHARDS; k++) {
     litdata_out_t o = {0};
     for (int i = first_of(k); i < first_of(k + 1); i++)
@@ -231,8 +237,7 @@ static void write_litdata_files(void) {
 /* A file for each record, whose name gives its place; its class is not compared. */
 static void write_folder_files(void) {
   char name[40];
-  assert_int_equal(mkdir(in_folder("tree"), 0700), 0);
-  assert_int_equal(mkdir(in_folder("tree/class"), 0700), 0);
+  make_inside("tree"), make_inside("tree/class");
   for (int i = 0; i < RECORDS; i++)
     snprintf(name, sizeof name, "tree/class/%03d.png", i), write_file(name, a[i], A);
 }
@@ -292,6 +297,13 @@ static void run_from(const char *source, int first, int workers) {
   mr_graph_destroy(g);
 }
 
+static void write_all(void) {
+  write_npy_files(), write_tar_files(), write_tfrecord_files();
+  write_row_files(), write_mds_files(), write_table_files();
+  write_beton_files(), write_arrayrecord_files();
+  write_litdata_files(), write_folder_files();
+}
+
 static void one_ledger_from_every_container(void **state) {
   char source[CONTAINERS][300];
   round_t r = {.x = 5};
@@ -299,10 +311,7 @@ static void one_ledger_from_every_container(void **state) {
     for (int k = 0; k < A; k++) a[i][k] = (uint8_t)round_bits(&r);
     id[i] = 1 + (int64_t)(round_bits(&r) >> 8); /* at most 17 digits */
   }
-  write_npy_files(), write_tar_files(), write_tfrecord_files();
-  write_row_files(), write_mds_files(), write_table_files();
-  write_beton_files(), write_arrayrecord_files();
-  write_litdata_files(), write_folder_files();
+  write_all();
   snprintf(source[0], 300, "npy fields=a:%s/a.npy,id:%s/id.npy", folder, folder);
   snprintf(source[1], 300, "tar %s/s-{0..%d}.tar fields=a.npy:a:npy,id", folder, SHARDS - 1);
   snprintf(source[2], 300, "tfrecord %s/s-{0..%d}.tfrecord fields=a:a:u8[12],id", folder,
@@ -337,6 +346,118 @@ static void one_ledger_from_every_container(void **state) {
       assert_int_equal(saw.n, want.n - first);
       assert_memory_equal(saw.bytes, want.bytes + first, (size_t)saw.n * 8);
     }
+}
+
+/* ---- classes ---- */
+
+enum { CLASSES = 5 };
+
+/* The numbers are places in a list of names, and the lists of two sources disagree: in their order,
+   and in one name that only the first has, another that only the second has, and a third that both
+   write in another of Unicode's forms. */
+static const char *const one_list[] = {"ant", "caf\xC3\xA9", "cat", "dog", "eel"},
+                         *const other_list[] = {"eel", "dog", "fox", "cafe\xCC\x81", "cat"};
+static const int32_t in_both[] = {4, 3, 5, 1, 2}; /* of the second list's classes */
+
+static void write_list(const char *name, const char *const list[CLASSES]) {
+  char text[100];
+  int n = 0;
+  for (int c = 0; c < CLASSES; c++)
+    n += snprintf(text + n, sizeof text - (size_t)n, "%s\n", list[c]);
+  write_file(name, text, (size_t)n);
+}
+
+static struct {
+  int n;
+  int32_t label[2 * RECORDS];
+  char classes[200];
+} labels;
+
+static mr_err_t note_labels_step(mr_stage_t *s) {
+  mr_buf_t *b;
+  mr_err_t e = mr_pull(s, 0, &b);
+  if (e != MR_OK) return e;
+  if (labels.n + b->n <= 2 * RECORDS)
+    memcpy(labels.label + labels.n, b->field[0].data, (size_t)b->n * sizeof *labels.label);
+  labels.n += b->n;
+  mr_classes_text(s->in_spec[0].field[0].classes, labels.classes, sizeof labels.classes);
+  mr_buf_unref(b);
+  return MR_OK;
+}
+static const mr_stage_def_t note_labels = {.name = "note-labels",
+                                           .help = "Notes what comes.",
+                                           .in = {{.name = "in", .flow = MR_FLOW_BATCHES}},
+                                           .step = &(const mr_step_def_t){.run = note_labels_step}};
+static const mr_stage_def_t *const noting[] = {&note_labels, NULL};
+
+/* A source of container k, whose only field is the label. */
+static void named_source(int k, const char *list, char text[400]) {
+  static const char *const of[CONTAINERS] = {
+      "npy images=%1$s/grey.npy labels=%1$s/label.npy",
+      "tar %s/s-{0..%d}.tar fields=id:label:label",
+      "tfrecord %s/s-{0..%d}.tfrecord fields=id:label:label",
+      "npz %s/s-{0..%d}.npz fields=id:label:label",
+      "safetensors %s/s-{0..%d}.safetensors fields=id:label:label",
+      "mds %s fields=id:label:label",
+      "table %s/s-{0..%d}.csv fields=id:label:label",
+      "beton %s/s-{0..%d}.beton fields=id:label:label",
+      "arrayrecord %s/s-{0..%d}.array_record fields=id:label:label",
+      "litdata %s/lit fields=id:label:label"};
+  char files[200];
+  snprintf(files, sizeof files, of[k], folder, SHARDS - 1);
+  snprintf(text, 400, "%s names=%s/%s ! select label", files, folder, list);
+}
+
+static void join_sources(int k, const char *how) {
+  char text[1200], a_text[400], b_text[400];
+  mr_diag_t d = {0};
+  named_source(k, "one.txt", a_text);
+  named_source((k + 1) % CONTAINERS, "other.txt", b_text);
+  snprintf(text, sizeof text, "%s ! %s%s ! j. j. ! batch 16 ! note-labels", a_text, how, b_text);
+  static mr_registry_t reg;
+  if (!reg.n) {
+    mr_registry_add(&reg, mr_loaders_stages), mr_registry_add(&reg, mr_stages_stages);
+    mr_registry_add(&reg, noting);
+  }
+  mr_graph_t *g = mr_graph_create(&reg);
+  labels.n = 0;
+  if (mr_graph_parse(g, text, NULL, 0, &d) < 0 || mr_graph_settle(g, &d) < 0 ||
+      mr_graph_run(g, &d) < 0)
+    fail_msg("%s: %s", text, d.text);
+  mr_graph_destroy(g);
+  assert_int_equal(labels.n, 2 * RECORDS);
+  if (strcmp(labels.classes, "ant, caf\xC3\xA9, cat, dog, eel, fox"))
+    fail_msg("%s: %s", text, labels.classes);
+}
+
+static void classes_of_every_container_meet_by_name(void **state) {
+  int64_t grey[] = {RECORDS, 3, 4}, one[] = {RECORDS};
+  mr_diag_t d = {0};
+  for (int i = 0; i < RECORDS; i++) id[i] = i * 7 % CLASSES;
+  write_all();
+  write_list("one.txt", one_list), write_list("other.txt", other_list);
+  int32_t narrow[RECORDS];
+  for (int i = 0; i < RECORDS; i++) narrow[i] = (int32_t)id[i];
+  if (mr_npy_save(in_folder("grey.npy"), MR_U8, 3, grey, a, &d) < 0 ||
+      mr_npy_save(in_folder("label.npy"), MR_I32, 1, one, narrow, &d) < 0)
+    fail_msg("%s", d.text);
+  for (int k = 0; k < CONTAINERS; k++) {
+    join_sources(k, "concatenate name=j ");
+    for (int i = 0; i < RECORDS; i++) {
+      assert_int_equal(labels.label[i], narrow[i]);
+      assert_int_equal(labels.label[RECORDS + i], in_both[narrow[i]]);
+    }
+    join_sources(k, "mix name=j ");
+    for (int i = 0; i < RECORDS; i++) {
+      assert_int_equal(labels.label[2 * i], narrow[i]);
+      assert_int_equal(labels.label[2 * i + 1], in_both[narrow[i]]);
+    }
+    join_sources(k, "interleave 2 name=j ");
+    int32_t n[CLASSES + 1] = {0}, want[CLASSES + 1] = {0};
+    for (int i = 0; i < RECORDS; i++) want[narrow[i]]++, want[in_both[narrow[i]]]++;
+    for (int i = 0; i < 2 * RECORDS; i++) n[labels.label[i]]++;
+    assert_memory_equal(n, want, sizeof n);
+  }
 }
 
 static char heard[1000];
@@ -393,6 +514,7 @@ static void a_label_is_one_whole_number_or_it_is_said(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(one_ledger_from_every_container),
+                                     cmocka_unit_test(classes_of_every_container_meet_by_name),
                                      cmocka_unit_test(a_label_is_one_whole_number_or_it_is_said)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -155,6 +155,44 @@ static void classes_beyond_the_words_have_names_too(void **state) {
   assert_int_equal(remove(in_folder("pack-classes.txt")), 0);
 }
 
+/* A letter and its mark: one character in the rows, two in the list, and the other way round. */
+static void words_are_found_in_names_of_another_form(void **state) {
+  static const char rows[] = "kind\ncaf\xC3\xA9\nbee\nn\xCC\x83u\n",
+                    list[] = "\xC3\xB1u\ncow\nbee\ncafe\xCC\x81\n";
+  static const int want[] = {3, 2, 0};
+  hand_t h;
+  char names[120];
+  snprintf(names, sizeof names, "names=%s", in_folder("names.txt"));
+  write_file("t0.csv", rows, strlen(rows)), write_file("t1.csv", rows, strlen(rows));
+  write_file("names.txt", list, strlen(list));
+  const char *const *three = table_settings("kind:label:class");
+  if (shards_plan(&h, &mr_stage_table,
+                  (const char *const[]){three[0], three[1], three[2], names, NULL}) < 0 ||
+      h.s.def->open(&h.s) < 0)
+    fail_msg("%s", h.diag.text);
+  burst_t *b = burst_new(&h.s);
+  for (int64_t i = 0; i < 6; i++) {
+    if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
+    assert_int_equal(*(int32_t *)b->rec[0].field[0].data, want[i % 3]);
+  }
+  burst_free(b), shards_close(&h);
+}
+
+static void one_word_in_two_forms_is_said(void **state) {
+  static const char one[] = "kind\ncaf\xC3\xA9\n", two[] = "kind\nbee\ncafe\xCC\x81\n";
+  hand_t h;
+  write_file("t0.csv", one, strlen(one)), write_file("t1.csv", two, strlen(two));
+  if (shards_plan(&h, &mr_stage_table, table_settings("kind:label:class")) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_non_null(strstr(last_notice, "classes 1 and 2 are one name, "));
+  *last_notice = 0, shards_close(&h);
+  write_file("t1.csv", one, strlen(one));
+  if (shards_plan(&h, &mr_stage_table, table_settings("kind:label:class")) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_string_equal(last_notice, "");
+  shards_close(&h);
+}
+
 /* The cells that are text lie in the second file alone, those that are not in the first. */
 static void numbers_are_words_where_another_file_has_text(void **state) {
   static const char one[] = "x,label\n1,7\n2,\n3,2.5\n", two[] = "x,label\n4,b\n5,7\n";
@@ -672,6 +710,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_are_what_was_written),
       cmocka_unit_test(classes_beyond_the_words_have_names_too),
+      cmocka_unit_test(words_are_found_in_names_of_another_form),
+      cmocka_unit_test(one_word_in_two_forms_is_said),
       cmocka_unit_test(kinds_of_columns_follow_from_all_cells),
       cmocka_unit_test(numbers_are_words_where_another_file_has_text),
       cmocka_unit_test(texts_of_many_small_files_are_no_columns),

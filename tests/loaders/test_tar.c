@@ -370,6 +370,31 @@ static void samples_that_lack_a_member_or_hold_no_number_fail_their_fetch(void *
   }
 }
 
+static void labels_may_be_names(void **state) {
+  static const char list[] = "bee\ncaf\xC3\xA9\nants\nant\n";
+  static const char *const label[] = {" cafe\xCC\x81\n", "ant", "2", "caf\xC3\xA9", "an"};
+  static const int want[] = {1, 3, 2, 1};
+  char files[120], names[120], key[2] = "a";
+  image_t o = {0};
+  hand_t h;
+  for (int i = 0; i < 5; i++, ++*key) add_sample(&o, key, label[i]);
+  write_file("named.tar", o.at, o.n), write_file("names.txt", list, strlen(list));
+  free(o.at);
+  snprintf(files, sizeof files, "files=%s", in_folder("named.tar"));
+  snprintf(names, sizeof names, "names=%s", in_folder("names.txt"));
+  if (hand_open(&h, &mr_stage_tar, NULL,
+                HAND_SETTINGS(files, "fields=jpg:image,cls:label", names)) < 0)
+    fail_msg("%s", h.diag.text);
+  burst_t *b = burst_new(&h.s);
+  for (int64_t i = 0; i < 4; i++) {
+    if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
+    assert_int_equal(*(int32_t *)b->rec[0].field[1].data, want[i]);
+  }
+  assert_int_equal(burst_fetch(&h, 0, (int64_t[]){4}, 1, b), MR_ERR_DATA);
+  assert_non_null(strstr(h.diag.text, "holds \"an\", want a whole number or one of the names"));
+  burst_free(b), shards_close(&h);
+}
+
 static void wrong_settings_are_refused(void **state) {
   image_t o = {0};
   char files[120];
@@ -759,6 +784,7 @@ int main(void) {
       cmocka_unit_test(damaged_archives_are_refused_by_file_and_byte),
       cmocka_unit_test(records_before_the_damage_are_used_if_bad_ones_may_be),
       cmocka_unit_test(samples_that_lack_a_member_or_hold_no_number_fail_their_fetch),
+      cmocka_unit_test(labels_may_be_names),
       cmocka_unit_test(wrong_settings_are_refused),
       cmocka_unit_test(sums_of_signed_bytes_are_right),
       cmocka_unit_test(an_array_that_becomes_no_field_is_named),
