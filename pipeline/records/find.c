@@ -206,13 +206,24 @@ static int find_by_position(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* Says which step the failure at this position ends. */
+static mr_err_t name_failing_step(finder_t *f, int64_t position, mr_err_t e) {
+  mr_stage_t *s = planned_stage(f, f->batch);
+  mr_diag_t why = *f->diag;
+  mr_batch_place_t held;
+  if (s->def->step->holds(s, position, &held) != MR_OK || held.number < 0) return e;
+  *f->diag = (mr_diag_t){0};
+  return mr_diag_prefix(f->diag, e, &why, "step %" PRId64 ", slot %d", held.number + 1, held.slot);
+}
+
 /* Reports a position that the inverse gave; one that does not hold the record is not one. */
 static mr_err_t report_position(finder_t *f, int64_t position) {
   mr_stage_t *s = planned_stage(f, f->batch);
   mr_found_place_t found = {0};
   mr_batch_place_t held;
   mr_err_t e = find_look(f, f->first, position, &found);
-  if (e != MR_OK) return e < 0 ? e : MR_OK;
+  if (e < 0) return name_failing_step(f, position, e);
+  if (e == MR_END) return MR_OK;
   s->diag = f->diag;
   e = s->def->step->holds(s, position, &held);
   if (e != MR_OK) return e < 0 ? e : MR_OK;
@@ -225,8 +236,9 @@ static mr_err_t find_in_window(finder_t *f, int64_t lo, int64_t hi) {
   mr_err_t e;
   f->n = 0, f->tries = 0, f->most = hi - lo + CHEAP;
   e = find_descend(f, f->first, NULL, lo, hi);
-  if (e < 0) return e;
-  if (e == MR_END) {
+  if (e == MR_ERR_NOMEM) return e;
+  if (e != MR_OK) { /* what lies before a failure is known */
+    *f->diag = (mr_diag_t){0};
     for (int64_t at = lo; at < hi; at++)
       if ((e = report_position(f, at)) != MR_OK) return e;
     return MR_OK;

@@ -276,6 +276,26 @@ static void where_positions_do_not_decide_the_stage_is_named(void **state) {
   expect_reason("range 9 ! batch 2 order=grain-workers loader-workers=2", "batch");
 }
 
+/* The seeds of windows end within the stream, and with them the steps that can be known. */
+static void places_before_a_failure_are_found_and_the_failing_one_is_named(void **state) {
+  places_t *p = calloc(1, sizeof *p);
+  char why[200];
+  mr_diag_t d = {0};
+  mr_graph_t *g = stream_graph(
+      "range 10 ! repeat 20 ! window-shuffle 5 seed=4294967290 ! batch 4"); /* six windows */
+  mr_find_t find = {.key = 7, .end = INT64_MAX, .found = note_place, .ctx = p};
+  assert_int_equal(mr_graph_settle(g, &d), MR_OK);
+  assert_true(mr_graph_find(g, "batch", &find, why, sizeof why, &d) < 0);
+  assert_int_equal(p->n, 3);
+  for (int i = 0; i < p->n; i++) { /* 7 lies in the second window of each ten records */
+    int64_t position = p->at[i].number * 4 + p->at[i].slot;
+    assert_in_range(position, 10 * i + 5, 10 * i + 9);
+  }
+  if (!strstr(d.text, "step 8, slot 2: ")) fail_msg("%s", d.text); /* position 30 */
+  mr_graph_destroy(g);
+  free(p);
+}
+
 /* As many as a test waits for in any case: a walk over these positions would take hours. */
 static void a_record_of_a_billion_is_found_in_each_of_a_thousand_epochs(void **state) {
   places_t *p = calloc(1, sizeof *p);
@@ -299,6 +319,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_inverse_finds_what_a_walk_finds),
       cmocka_unit_test(where_positions_do_not_decide_the_stage_is_named),
+      cmocka_unit_test(places_before_a_failure_are_found_and_the_failing_one_is_named),
       cmocka_unit_test(a_record_of_a_billion_is_found_in_each_of_a_thousand_epochs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
