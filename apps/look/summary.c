@@ -1,6 +1,6 @@
-/* millrace summary: prints the parameter table of a model, with flax's columns.  The model is
-   traced but never compiled or filled: counts and shapes come from the graph alone, so a model that
-   does not fit this machine has a table too. */
+/* millrace summary: prints the parameter table of a model as flax.nnx.tabulate does, or what a rank
+   has of it.  The model is traced but never compiled or filled: counts and shapes come from the
+   graph alone, so a model that does not fit this machine has a table too. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,13 +10,16 @@
 #include "apps/cli/model_arg.h"
 #include "apps/look/mesh_arg.h"
 #include "apps/look/pipeline_arg.h"
+#include "apps/look/summary_table.h"
 #include "base/text.h"
 #include "model/mesh/placement.h"
 #include "model/nn/params.h"
 
 static const mr_flag_t summary_flags[] = {
     MR_MODEL_FLAGS,
-    {"--depth", "N", "Prints modules down to this depth; default 1."},
+    {"--depth", "N", "Prints modules whose path has at most N parts; default all."},
+    {"--dtype", "f32|bf16|f16", "Type that the model computes in; default bf16."},
+    {"--param-dtype", "f32|bf16|f16", "Type of the parameters that the model reads."},
     MR_PIPELINE_FLAGS,
     MR_MESH_FLAGS("Prints what a rank of this mesh has of each parameter instead, and how it lies; "
                   "with --zero, which rank updates it and has its slots."),
@@ -33,81 +36,12 @@ static void group_digits(int64_t v, char text[32]) {
   text[at] = 0;
 }
 
-/* The terminal's columns if the table does not fit, else 0. */
-static int summary_narrow(void) {
-  enum { TABLE = 161 };
-  int columns = mr_columns(STDOUT_FILENO);
-  return columns < TABLE ? columns : 0;
-}
-
-/* Prints a name and its number of parameters, and its type and shapes below. */
-static void print_narrow(const char *name, const char *shape, int64_t count, const mr_module_t *m) {
-  char number[32], in[MR_AVAL_TEXT], out[MR_AVAL_TEXT], line[512];
-  int columns = summary_narrow(), room = columns - 15;
-  group_digits(count, number);
-  int n = (int)strlen(name);
-  if (n > room) printf("%.*s\n", columns, name), name = "", n = 0;
-  printf("%s%*s\n", name, columns - n, number);
-  if (m)
-    snprintf(line, sizeof line, "  %s: %s to %s", m->type, mr_aval_text(&m->in, in),
-             mr_aval_text(&m->out, out));
-  else
-    snprintf(line, sizeof line, "  %s", shape);
-  if (m || *shape) mr_put_wrapped(stdout, line, columns, 4);
-}
-
-static void summary_print_row(const char *name, const char *shape, int64_t count,
-                              const mr_module_t *m) {
-  char text[4][32], in[MR_AVAL_TEXT], out[MR_AVAL_TEXT];
-  if (summary_narrow()) return print_narrow(name, shape, count, m);
-  for (int k = 0; k < 4; k++) group_digits(k ? count * (k == 1 ? 4 : 2) : count, text[k]);
-  printf("%-36s %-18s %14s %14s %14s %14s", name, shape, text[0], text[1], text[2], text[3]);
-  if (m) printf("  %-18s %-19s %s", m->type, mr_aval_text(&m->in, in), mr_aval_text(&m->out, out));
-  putchar('\n');
-}
-
 /* Writes a shape as flax does: "4x4x3x384". */
 static void summary_shape_text(const mr_aval_t *a, char text[64]) {
   size_t at = 0;
   text[0] = 0;
   for (int d = 0; d < a->ndim && at < 48; d++)
     at += (size_t)snprintf(text + at, 64 - at, "%s%" PRId64, d ? "x" : "", a->dim[d]);
-}
-
-/* Prints the parameters that belong directly to a module; NULL: to the model itself. */
-static void print_own(const char *module, const mr_params_t *p) {
-  size_t n = module ? strlen(module) + 1 : 0;
-  for (int i = 0; i < p->n; i++) {
-    const mr_param_t *q = &p->param[i];
-    bool below = !n || (!strncmp(module, q->name, n - 1) && q->name[n - 1] == '.');
-    char shape[64];
-    if (!below || strchr(q->name + n, '.')) continue;
-    summary_shape_text(&q->aval, shape);
-    summary_print_row(q->name, shape, (int64_t)q->size, NULL);
-  }
-}
-
-static void summary_print_table(const mr_summary_row_t *row, int n, int64_t depth,
-                                const mr_params_t *p) {
-  int columns = summary_narrow();
-  if (columns)
-    printf("module%*s\n", columns - (int)strlen("module"), "parameters");
-  else
-    printf("%-36s %-18s %14s %14s %14s %14s  %-18s %-19s %s\n", "module", "shape", "parameters",
-           "bytes f32", "bytes f16", "bytes bf16", "type", "inputs", "outputs");
-  print_own(NULL, p);
-  for (int i = 1; i < n; i++) {
-    if (row[i].depth > depth) continue;
-    summary_print_row(row[i].name, "", row[i].count, row[i].module);
-    if (row[i].depth < depth) print_own(row[i].name, p);
-  }
-  summary_print_row("total", "", row[0].count, row[0].module);
-  if (columns) {
-    char f32[32], f16[32], line[128];
-    group_digits(4 * row[0].count, f32), group_digits(2 * row[0].count, f16);
-    snprintf(line, sizeof line, "bytes: %s in f32, %s in f16 or bf16", f32, f16);
-    mr_put_wrapped(stdout, line, columns, 2);
-  }
 }
 
 /* ---- parts ---- */
@@ -196,14 +130,20 @@ static mr_err_t summary_print_parts(const mr_args_t *a, mr_model_job_t *job, con
   return mr_diag_prefix(diag, e == MR_ERR_CONFIG ? MR_ERR_USAGE : e, &why, "summary");
 }
 
+/* The type of the parameters that the model reads. */
+static mr_dtype_t dtype_of_params(const mr_compute_t *c) {
+  mr_dtype_t t = c->reads ? c->reads : c->values;
+  return t ? t : MR_F32;
+}
+
 static int summary_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_model_job_t job;
-  int64_t depth = 1;
-  MR_TRY(mr_args_int(a, "--depth", 0, 16, &depth, diag));
+  int64_t depth = INT64_MAX;
+  MR_TRY(mr_args_int(a, "--depth", 0, 1024, &depth, diag));
   mr_params_t params = {0};
   mr_summary_row_t *rows = NULL;
   int n = 0;
-  const mr_loss_use_t use = {.batch = 1};
+  const mr_loss_use_t use = {.batch = 1, .whole = true};
   mr_err_t e = mr_model_arg(a, 0, &job, diag);
   const mr_loss_t *l = &job.model.plan.loss;
   mr_fn_t *fn = e < 0 ? NULL : mr_loss_fn(l, &job.train.compute, &use, &params, diag);
@@ -212,7 +152,8 @@ static int summary_run(const mr_args_t *a, mr_diag_t *diag) {
   if (e >= 0 && mr_args_text(a, "--mesh"))
     e = summary_print_parts(a, &job, &params, diag);
   else if (e >= 0)
-    summary_print_table(rows, n, depth, &params);
+    e = mr_summary_table_put(stdout, &params, rows, n, depth, dtype_of_params(&job.train.compute),
+                             mr_columns(STDOUT_FILENO), diag);
   if (e >= 0) e = mr_pipeline_arg(a, true, &job, diag);
   free(rows);
   mr_fn_destroy(fn);
@@ -228,7 +169,7 @@ const mr_command_t mr_command_summary = {
     .values = {mr_dtype_hints},
     .hint = summary_words,
     .words = "[model=NAME] [NAME=VALUE...] [--layers N] ...",
-    .help = "Prints the parameter table of a model: modules with their inputs and outputs.",
+    .help = "Prints the parameter table of a model, as flax's nnx.tabulate does.",
     .more = MR_MODEL_WORDS_HELP,
     .flags = summary_flags,
     .max_words = MR_WORDS_MAX,

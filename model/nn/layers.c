@@ -108,7 +108,8 @@ mr_var_t *mr_nn_mlp(mr_nn_t *s, mr_var_t *x, int64_t hidden) {
   if (!x || !mr_nn_fits(s, "mlp", x, 1, MR_MAX_NDIM, 1, "(...,E)")) return NULL;
   int64_t out = x->aval.dim[x->aval.ndim - 1];
   x = activate_mlp(s, MR_GELU_TANH, mr_nn_linear(s, "linear1", x, hidden));
-  return mr_nn_dropout(s, mr_nn_linear(s, "linear2", mr_nn_dropout(s, x), out));
+  x = mr_nn_linear(s, "linear2", mr_nn_dropout_module(s, "dropout1", x), out);
+  return mr_nn_dropout_module(s, "dropout2", x);
 }
 
 mr_var_t *mr_nn_mlp_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hidden) {

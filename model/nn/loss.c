@@ -109,7 +109,8 @@ static void loss_build(mr_fn_t *f, const mr_loss_t *l, const mr_compute_t *c,
                .remat = use->train ? mr_nn_policy(c->remat) : NULL,
                .next_site = use->first_site,
                .first_record = use->first_record,
-               .records = use->batch};
+               .records = use->batch,
+               .whole = use->whole};
   if (c->precision) f->precision = c->precision;
   s.seed = mr_fn_input(f, mr_aval_scalar(MR_U64));
   s.step = mr_fn_input(f, mr_aval_scalar(MR_U32));
@@ -123,7 +124,8 @@ static void loss_build(mr_fn_t *f, const mr_loss_t *l, const mr_compute_t *c,
   mr_fn_return(f, n, result);
 }
 
-/* mr_amp of f; the modules of params get the dtypes that their inputs and outputs then have. */
+/* mr_amp of f; the modules of params get the dtypes that their inputs and outputs then have.  The
+   model itself keeps its inputs as they are given to it. */
 static void loss_amp(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_params_t *params,
                      mr_fn_t **out, mr_diag_t *diag) {
   mr_dtype_t *now = malloc((size_t)(f->n_var + 1) * sizeof *now);
@@ -131,7 +133,7 @@ static void loss_amp(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_params_
   if (!now || mr_amp_dtypes(f, policy, now, out, diag) < 0) return free(now);
   for (int i = 0; i < params->n_module; i++) {
     mr_module_t *m = &params->module[i];
-    if (m->in_var >= 0) m->in.dtype = now[m->in_var];
+    if (m->in_var >= 0 && *m->name) m->in.dtype = now[m->in_var];
     if (m->out_var >= 0) m->out.dtype = now[m->out_var];
   }
   free(now);

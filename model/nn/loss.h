@@ -109,6 +109,7 @@ typedef struct mr_loss_use {
   /* The B records begin here in the batch that they are a part of, and draw what they would draw
      in a graph of the whole batch. */
   int64_t first_record;
+  bool whole; /* traces what no result needs too, the last block's tokens beside the first */
 } mr_loss_use_t;
 
 /* Returns the number of inputs before the parameters in the graph of mr_loss_fn: the fields, the

@@ -88,6 +88,17 @@ mr_var_t *mr_nn_drop(mr_nn_t *s, mr_var_t *x, float rate) {
 
 mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x) { return mr_nn_drop(s, x, s->dropout); }
 
+mr_var_t *mr_nn_dropout_module(mr_nn_t *s, const char *name, mr_var_t *x) {
+  char full[320];
+  mr_var_t *y = mr_nn_dropout(s, x);
+  if (!y) return NULL;
+  snprintf(full, sizeof full, "%s%s", s->prefix, name);
+  mr_module_t m = {full, MR_MODULE_DROPOUT, x->aval, y->aval, -1, -1};
+  if (!s->called) m.in_var = x->id, m.out_var = y->id;
+  mr_params_module(s->params, m, &s->f->diag);
+  return y;
+}
+
 mr_var_t *mr_nn_drop_path(mr_nn_t *s, mr_var_t *x, float rate) {
   if (rate <= 0 || !x) return x;
   const mr_aval_t *a = &x->aval;

@@ -45,6 +45,7 @@ typedef struct mr_nn {
   int64_t first_record, records;
   char prefix[256]; /* "encoder_blocks.0.attn." */
   bool called;      /* f is a function that the model's graph calls (mr_nn_remat) */
+  bool whole;       /* all tokens of all blocks are traced, those too that no result needs */
   /* For each part that has been entered: the scope around it and its own.  A part may be entered
      inside a scope of f (mr_scope_enter, mr_amp_stop), which then stays part of the path. */
   int depth;
@@ -150,6 +151,9 @@ mr_var_t *mr_nn_patch_embed_timm(mr_nn_t *s, const char *name, mr_var_t *x, int6
    probability rate, else divided by 1 - rate. */
 mr_var_t *mr_nn_drop(mr_nn_t *s, mr_var_t *x, float rate);
 mr_var_t *mr_nn_dropout(mr_nn_t *s, mr_var_t *x);
+/* The same as a module of that name (flax's Dropout), also where nothing is dropped; its equations
+   keep the scope that they are in. */
+mr_var_t *mr_nn_dropout_module(mr_nn_t *s, const char *name, mr_var_t *x);
 mr_var_t *mr_nn_drop_path(mr_nn_t *s, mr_var_t *x, float rate);
 
 /* Returns body(s, arg, x), a var that belongs to s->f, or NULL (see above).  Of its inner values

@@ -44,6 +44,9 @@ typedef struct mr_param {
   size_t offset, size; /* elements, in each set's arena; offset is a multiple of 32 (64 bytes) */
 } mr_param_t;
 
+/* The type of modules that draw: flax keeps a key and a counter for each. */
+#define MR_MODULE_DROPOUT "Dropout"
+
 /* A part of the model that was applied: its type, its input and its output. */
 typedef struct mr_module {
   const char *name; /* "encoder_blocks.0.attn"; "" is the model */
@@ -127,15 +130,16 @@ mr_err_t mr_params_init(mr_params_t *s, uint64_t seed, mr_diag_t *diag);
 /* A row of the table of a model's parameters, with the counts of flax's tabulate. */
 typedef struct mr_summary_row {
   char name[200];            /* "(all)", "encoder_blocks.0.attn" */
-  int depth;                 /* modules above it; 0 for (all) and top modules */
+  int depth;                 /* parts of its name; 0 for (all) */
   int64_t count;             /* parameters in it and in modules below it */
+  int draws;                 /* modules in it that draw (MR_MODULE_DROPOUT), itself included */
   const mr_module_t *module; /* belongs to s; NULL: the module was not applied */
 } mr_summary_row_t;
 
-/* Makes one row for each module, in the order of the parameters, "(all)" first.  A list of
-   modules (a name followed by a number) has no row of its own.  MR_OK: *rows holds *n rows, which
-   point into s; the caller frees it with free.  MR_ERR_NOMEM: there is nothing to free.  Source:
-   flax.nnx.tabulate. */
+/* Makes one row for each module, in the order of the parameters, "(all)" first; those without
+   parameters follow what was applied before them.  A list of modules (a name followed by a number)
+   has no row of its own.  MR_OK: *rows holds *n rows, which point into s; the caller frees it with
+   free.  MR_ERR_NOMEM: there is nothing to free.  Source: flax.nnx.tabulate. */
 mr_err_t mr_summary(const mr_params_t *s, mr_summary_row_t **rows, int *n, mr_diag_t *diag);
 
 MR_END_DECLS

@@ -51,7 +51,7 @@ mr_var_t *mr__vit_flax_logits(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *to
 }
 
 mr_var_t *mr_vit_flax(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
-  mr_var_t *logits = mr__vit_flax_logits(s, c, mr__vit_flax_tokens(s, c, images, true));
+  mr_var_t *logits = mr__vit_flax_logits(s, c, mr__vit_flax_tokens(s, c, images, !s->whole));
   mr_nn_applied_to(s, "VisionTransformer", images, logits);
   return logits;
 }

@@ -472,6 +472,9 @@ static mr_err_t amp_body(const mr_amp_policy_t *policy, const char *outer, const
   }
   for (int i = 0; now && i < f->n_var; i++)
     now[i] = a.map[i].now ? a.map[i].now->aval.dtype : MR_F32;
+  for (int i = 0; now && i < f->n_in; i++)
+    if (a.map[f->in[i]->id].narrow && now[f->in[i]->id] == MR_F32)
+      now[f->in[i]->id] = policy->compute;
   free(a.map);
   return mr__finish(g, f->n_out, all, out, diag);
 }

@@ -122,7 +122,7 @@ const char *mr_amp_stop(mr_fn_t *f);
    a function, of a row or of the others; MR_ERR_NOMEM; no *out then. */
 mr_err_t mr_amp(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_fn_t **out, mr_diag_t *diag);
 /* The same, with the same failures, and now[f->n_var], by the ids of f's vars: the dtype that each
-   has in *out. */
+   has in *out, or, of an input that all its readers convert, the dtype that they read. */
 mr_err_t mr_amp_dtypes(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_dtype_t *now,
                        mr_fn_t **out, mr_diag_t *diag);
 

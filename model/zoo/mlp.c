@@ -97,12 +97,14 @@ static mr_err_t mlp_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
   const mr_gelu_t gelu = mr_nn_gelu_of((mr_nn_gelu_t)m->gelu, MR_GELU_TANH);
   s->dropout = s->train ? (float)m->dropout : 0;
   for (int i = 0; i < m->layers; i++) {
-    char name[24];
-    snprintf(name, sizeof name, "hidden.%d", i);
-    x = mr_nn_linear(s, name, x, m->hidden);
-    x = mr_nn_dropout(s, mr_nn_activate(f, (mr_activation_t)m->activation, gelu, x));
+    char name[24], dropout[24];
+    snprintf(name, sizeof name, "hidden.%d", i), snprintf(dropout, sizeof dropout, "dropout.%d", i);
+    x = mr_nn_activate(f, (mr_activation_t)m->activation, gelu,
+                       mr_nn_linear(s, name, x, m->hidden));
+    x = mr_nn_dropout_module(s, dropout, x);
   }
   x = mr_nn_linear(s, "head", x, m->outs);
+  mr_nn_applied_to(s, "MLP", field[0], x);
   if (!x) return f->diag.code;
   out->out[0] = x;
   if (classes || m->targets)

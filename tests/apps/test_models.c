@@ -124,7 +124,7 @@ static void an_mlp_trains_resumes_exactly_and_is_evaluated(void **state) {
 
 static void functions_of_a_model_are_printed_and_planned(void **state) {
   RUN(&p, "summary", "model=mlp", "hidden=7");
-  expect_says("hidden.0");
+  expect_says("hidden/0");
   RUN(&p, "mem", "step", "model=mlp", "hidden=7", "--batch", "8");
   expect_says("measured peak");
   RUN(&p, "jaxpr", "loss", "model=mlp", "hidden=7", "layers=1", "--batch", "2");
