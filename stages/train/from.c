@@ -11,6 +11,7 @@
 #include "base/suggest.h"
 #include "model/ir/element.h"
 #include "stages/train/from_head.h"
+#include "stages/train/patch_resize.h"
 #include "stages/train/pos_embed.h"
 #include "stages/train/weight_names.h"
 
@@ -125,6 +126,40 @@ static mr_err_t resize_positions(const mr_st_tensor_t *t, const mr_aval_t *was, 
   return e;
 }
 
+/* The side of the file's patches if t is a kernel (timm's shape: whole) for patches of another
+   size; else 0. */
+static int other_patch(const mr__weight_t *file, const mr_aval_t *whole, const mr_st_tensor_t *t) {
+  enum { MOST = 1024 };
+  mr_aval_t was = *whole;
+  if (t->ndim != 4 || whole->ndim != 4) return 0;
+  was.dim[2] = was.dim[3] = file->in ? t->dim[0] : t->dim[3];
+  const mr_aval_t each = mr__weight_part(file, &was, 0);
+  return was.dim[2] > 0 && was.dim[2] <= MOST && same_shape(t, &each) ? (int)was.dim[2] : 0;
+}
+
+/* Fills the kernel of a patch embedding from one for patches of that side. */
+static mr_err_t resize_patch(const mr_st_tensor_t *t, const mr__weight_t *file, int side,
+                             const mr__weight_t *model, const mr_aval_t *whole, mr_params_t *params,
+                             int i, mr_diag_t *diag) {
+  const mr_param_set_t *set = mr_params_set(params, MR_SET_VALUES, 0);
+  const mr__weight_t timm = {.n = 1};
+  const int64_t E = whole->dim[0], C = whole->dim[1], P = whole->dim[2];
+  mr_aval_t was = *whole;
+  was.dim[2] = was.dim[3] = side;
+  float *old = malloc((size_t)mr_aval_elems(&was) * sizeof *old);
+  float *new = malloc((size_t)mr_aval_elems(whole) * sizeof *new);
+  mr_err_t e = old && new ? MR_OK : mr_no_memory(diag, "the kernel of patches of another size");
+  if (e >= 0) mr__weight_copy(&was, file, &t, &timm, 0, MR_F32, old);
+  if (e >= 0) e = mr__patch_resize(old, side, new, (int)P, E * C, diag);
+  for (int64_t k = 0; k < E * C && e >= 0; k++)
+    for (int64_t at = 0; at < P * P; at++)
+      mr_set_f64(set->dtype, mr_params_at(params, set, i),
+                 model->in ? (at * C + k % C) * E + k / C : k * P * P + at,
+                 (double)new[k * P * P + at]);
+  free(old), free(new);
+  return e;
+}
+
 /* Fills parameter i of the head from the file's tensors, whose classes may be others. */
 static mr_err_t fill_head(const from_t *from, mr_params_t *params, int i, const mr__weight_t *file,
                           const mr_st_tensor_t *const *t, const mr__weight_t *model,
@@ -175,9 +210,14 @@ static mr_err_t fill_parameter(from_t *from, mr_params_t *params, int i, mr__fro
     said->from_side = from_side, said->to_side = to_side;
     return resize_positions(t[0], &a, params, i, from_side, to_side, diag);
   }
+  bool patch = !strncmp(p->name, "patch_embed.", 12) && mr_is_float(a.dtype);
+  if (patch && (said->from_patch = other_patch(&file, &whole, t[0])) > 0) {
+    said->to_patch = (int)whole.dim[2];
+    return resize_patch(t[0], &file, said->from_patch, &model, &whole, params, i, diag);
+  }
   return mr_fail(diag, MR_ERR_DATA,
                  "from: %s: %s is %s, and parameter %s is %s: want a model of the same sizes "
-                 "(embed=, mlp=, patch=, heads=)",
+                 "(embed=, mlp=, heads=)",
                  from->path, file.name[0], mr_aval_text(&a, have), p->name,
                  mr_aval_text(&p->aval, want));
 }

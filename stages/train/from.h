@@ -14,6 +14,7 @@ typedef struct mr__from {
                          same order, or fresh */
   int from_side,
       to_side; /* positions of a grid of that side became one of the other; 0: they fit */
+  int from_patch, to_patch; /* so did the kernel for patches of that side; 0: it fits */
 } mr__from_t;
 
 /* Fills the values of params, which hold those that were drawn, from a safetensors file; of another
@@ -21,12 +22,12 @@ typedef struct mr__from {
    which the file lacks or has in another shape or for other classes stay as they were drawn.
    truth: the field whose class the model predicts, NULL for none; where the file says what its
    classes are called, the head follows their names, and classes that it lacks stay as they were
-   drawn.  Positions for pictures of another size are interpolated.  *said tells of all that. MR_OK;
-   MR_ERR_DATA for any other parameter that is missing, with the nearest names of the file, or has
-   another shape, for a file with more layers than params or with tensors of no parameter, but for
-   buffers, poolers and a head that does not fit, and for a model whose heads, GELU or epsilon
-   differ from those of model (mr_model_text) as far as the file says them; MR_ERR_IO, MR_ERR_NOMEM.
-   params may be changed after a failure. */
+   drawn.  Positions for pictures of another size are interpolated, and so is the kernel for patches
+   of another size.  *said tells of all that. MR_OK; MR_ERR_DATA for any other parameter that is
+   missing, with the nearest names of the file, or has another shape, for a file with more layers
+   than params or with tensors of no parameter, but for buffers, poolers and a head that does not
+   fit, and for a model whose heads, GELU or epsilon differ from those of model (mr_model_text) as
+   far as the file says them; MR_ERR_IO, MR_ERR_NOMEM. params may be changed after a failure. */
 mr_err_t mr__train_from(const char *path, const char *model, const mr_field_t *truth,
                         mr_params_t *params, mr__from_t *said, mr_diag_t *diag);
 

@@ -263,7 +263,7 @@ static mr_err_t start_from(mr_stage_t *s) {
   mr_diag_t why = {0};
   char model[MR_MODEL_TEXT];
   mr__from_t said;
-  char grid[80] = "", head[120] = "";
+  char grid[80] = "", patch[80] = "", head[120] = "";
   if (!v->from || !*v->from || v->resume) return MR_OK;
   mr_model_text(&v->model, model);
   int truth = mr_train_truth(&s->in_spec[IN_TRAIN], &v->model.plan.loss);
@@ -275,6 +275,9 @@ static mr_err_t start_from(mr_stage_t *s) {
   for (int i = 0; average && i < v->params.n; i++)
     for (size_t k = 0; k < v->params.param[i].size; k++)
       average[v->params.param[i].offset + k] = mr_params_read(&v->params, values, i, k);
+  if (said.to_patch)
+    snprintf(patch, sizeof patch, "; its kernel for patches of %d pixels is resampled for %d",
+             said.from_patch, said.to_patch);
   if (said.to_side)
     snprintf(grid, sizeof grid, "; its positions are interpolated from %dx%d to %dx%d patches",
              said.from_side, said.from_side, said.to_side, said.to_side);
@@ -288,7 +291,7 @@ static mr_err_t start_from(mr_stage_t *s) {
     snprintf(head, sizeof head,
              "; its head's classes are taken by number, as they have no names %s",
              s->in_spec[IN_TRAIN].field[truth].classes ? "there" : "here");
-  mr_notice("%s: begins with the parameters of %s%s%s", s->name, v->from, grid, head);
+  mr_notice("%s: begins with the parameters of %s%s%s%s", s->name, v->from, patch, grid, head);
   return MR_OK;
 }
 

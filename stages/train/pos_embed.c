@@ -25,8 +25,7 @@ static double cubic_weight(double x) {
   return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
 }
 
-/* Fills w[to][from]: how much of each place of the old grid goes into a place of the new one. */
-static void fill_weights(double *w, int from, int to) {
+void mr__pos_embed_weights(double *w, int from, int to) {
   double scale = (double)from / to, wide = scale > 1 ? scale : 1;
   for (int i = 0; i < to; i++, w += from) {
     double center = scale * (i + 0.5), sum = 0;
@@ -43,7 +42,7 @@ mr_err_t mr__pos_embed_resize(const float *from, int from_side, float *to, int t
   double *w = calloc(G * g, sizeof *w), *rows = calloc(g * G * E, sizeof *rows);
   double *one = calloc(E, sizeof *one);
   bool room = w && rows && one;
-  if (room) fill_weights(w, from_side, to_side);
+  if (room) mr__pos_embed_weights(w, from_side, to_side);
   if (room) memcpy(to, from, E * sizeof *to);
   for (size_t y = 0; y < g && room; y++)
     for (size_t X = 0; X < G; X++)

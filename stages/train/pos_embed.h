@@ -16,4 +16,8 @@ bool mr__pos_embed_grids(const mr_aval_t *a, const mr_aval_t *b, int *from, int 
 mr_err_t mr__pos_embed_resize(const float *from, int from_side, float *to, int to_side, int width,
                               mr_diag_t *diag);
 
+/* Fills w[to][from], zeros before: how much of each place of an axis goes into a place of the new
+   one. */
+void mr__pos_embed_weights(double *w, int from, int to);
+
 #endif

@@ -113,13 +113,13 @@ static void weights_that_fit_nothing_name_the_three_nearest(void **state) {
          "patch_embed.proj.kernel, patch_.conv_proj.ker; want ");
 }
 
-static void weights_for_patches_of_another_size_are_refused_with_both(void **state) {
-  RUN(&p, "train", "photos", "--run-dir", "r3", "from=of-photos/checkpoints/latest",
-      "train.patch=8", SMALL);
+static void weights_of_another_width_are_refused_with_both(void **state) {
+  RUN(&p, "train", "photos", "--run-dir", "r3", "from=of-photos/checkpoints/latest", "layers=1",
+      "embed=64", "mlp=32", "heads=2", "patch=8", "threads=1", "--steps", "2");
   expect(1,
          "params/patch_embed.conv_proj.kernel is f32[4,4,3,32], and parameter "
-         "patch_embed.conv_proj.kernel is f32[8,8,3,32]: want a model of the same sizes (embed=, "
-         "mlp=, patch=, heads=)");
+         "patch_embed.conv_proj.kernel is f32[8,8,3,64]: want a model of the same sizes (embed=, "
+         "mlp=, heads=)");
 }
 
 static void a_score_that_is_nan_ends_predict_with_its_record(void **state) {
@@ -137,7 +137,7 @@ int main(void) {
       cmocka_unit_test(two_files_of_one_name_in_an_archive_are_refused),
       cmocka_unit_test(a_checkpoint_of_another_task_says_which_field_is_missing),
       cmocka_unit_test(weights_that_fit_nothing_name_the_three_nearest),
-      cmocka_unit_test(weights_for_patches_of_another_size_are_refused_with_both),
+      cmocka_unit_test(weights_of_another_width_are_refused_with_both),
       cmocka_unit_test(a_score_that_is_nan_ends_predict_with_its_record),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

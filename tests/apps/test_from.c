@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/safetensors.h"
+#include "stages/train/patch_resize.h"
 #include "tests/apps/small_run.h"
 
 #define GRAPH                                                                                      \
@@ -272,6 +273,35 @@ static void positions_of_another_size_are_interpolated(void **state) {
   assert_int_equal(program_forget(other), 0);
 }
 
+/* In both styles, and with the positions of the fewer patches. */
+static void kernels_for_patches_of_another_size_are_resampled(void **state) {
+  char from[192];
+  snprintf(from, sizeof from, "from=%s/checkpoints/latest", whole);
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "patch=8", from);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  assert_non_null(strstr(p.err,
+                         "its kernel for patches of 4 pixels is resampled for 8; its positions are "
+                         "interpolated from 8x8 to 4x4 patches"));
+  must_export(other, "timm", in_dir("a.safetensors"));
+  assert_int_equal(program_forget(other), 0);
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "patch=8", from, "style=flax", "gelu=erf",
+      "ln-eps=1e-5");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  must_export(other, "timm", in_dir("b.safetensors"));
+  assert_int_equal(program_forget(other), 0);
+  assert_true(same_tensors(in_dir("a.safetensors"), in_dir("b.safetensors")));
+  must_export(whole, "timm", in_dir("c.safetensors"));
+  mr_safetensors_t *was = NULL, *now = NULL;
+  assert_int_equal(mr_safetensors_open(in_dir("c.safetensors"), &was, NULL), MR_OK);
+  assert_int_equal(mr_safetensors_open(in_dir("a.safetensors"), &now, NULL), MR_OK);
+  const mr_st_tensor_t *old = mr_safetensors_find(was, "patch_embed.proj.weight");
+  const mr_st_tensor_t *new = mr_safetensors_find(now, "patch_embed.proj.weight");
+  static float want[16 * 3 * 8 * 8];
+  assert_int_equal(mr__patch_resize(old->data, 4, want, 8, 16 * 3, NULL), MR_OK);
+  assert_memory_equal(new->data, want, sizeof want);
+  mr_safetensors_close(was), mr_safetensors_close(now);
+}
+
 /* ---- checkpoints that are not what their text says ---- */
 
 /* Writes the parameters of a run's state with one tensor as *as, of its data; as->ndim -1: without
@@ -514,6 +544,7 @@ int main(void) {
       cmocka_unit_test(a_file_that_does_not_say_its_activation_has_the_models),
       cmocka_unit_test(another_function_is_refused),
       cmocka_unit_test(positions_of_another_size_are_interpolated),
+      cmocka_unit_test(kernels_for_patches_of_another_size_are_resampled),
       cmocka_unit_test(tensors_that_are_not_the_models_are_not_exported),
       cmocka_unit_test(weights_that_no_parameter_takes_are_refused),
       cmocka_unit_test(flax_gets_f32_also_of_narrow_parameters),
