@@ -87,6 +87,9 @@ typedef struct mr_spec {
   const char *device; /* BATCHES: the device in whose memory the fields' values lie, as users name
                          it; lives as long as the graph.  NULL: the host's memory */
   int ranks;          /* BATCHES: ranks of the step behind that share each batch; 0: it has none */
+  const char *lies; /* METRICS: how the model's arrays lie on a mesh of ranks, as JSON for the page
+                       of a run (stages/train/lies.c); NULL: ranks have whole ones; lives as long
+                       as the stage that says it */
   const char *mesh; /* with ranks: the mesh whose ranks they are, "data=4,model=2", as given; lives
                        as long as the graph */
 } mr_spec_t;

@@ -583,6 +583,29 @@ def a_model_without_classes(browser, work):
     run.wait(300)
 
 
+def parts_of_parameters(browser, work):
+    """Ranks with parts: each parameter's is drawn as `explain --array` draws it, and a run without has no such section."""
+    if browser.run("return document.getElementById('h-arrays').checkVisibility()"):
+        fail("the page of a run on one rank shows parameters on ranks")
+    folder = os.path.join(work, "runs", "parts")
+    run, url = start_run(folder, "--mesh", "data=2,model=2")
+    browser.go(url)
+    wait_for(lambda: browser.run("return document.getElementById('h-arrays').checkVisibility()"), "the parameters on ranks")
+    name = "encoder_blocks.0.linear1.kernel"
+    browser.run(f"[...document.querySelectorAll('#arrays button')].find((b) => b.textContent === '{name}').click()")
+    row = browser.run(f"return [...[...document.querySelectorAll('#arrays tr')].find((r) => r.cells[0].textContent === '{name}').cells].map((c) => c.textContent)")
+    boxes = browser.run("return [...document.querySelectorAll('#array tr')].map((r) => [...r.cells].map((c) => c.textContent))")
+    if row != [name, "64x64", "64x32", "(None,model)"] or boxes != [["", "0:32", "32:64"], ["", "0,2", "1,3"]]:
+        fail(f"{name} is shown as {row} and drawn as {boxes}")
+    said = subprocess.run([millrace, "explain", "--mesh", "data=2,model=2", "--array", "64x64=" + row[3]], capture_output=True, text=True, check=True).stdout
+    drawn = [re.findall(r"[\d:,]+", line) for line in said.splitlines()[1:] if re.search(r"\d", line)]
+    if drawn != [boxes[0][1:], boxes[1][1:]]:
+        fail(f"explain --array draws {drawn}, the page {boxes}")
+    shoot(browser, "page-parts.png")
+    run.send_signal(signal.SIGINT)
+    run.wait(300)
+
+
 def attack(browser, run, folder, url):
     """All that a hostile page or client may try; the run continues meanwhile.  Returns how many slow
     ones were let in, and for how many seconds."""
@@ -625,6 +648,10 @@ def main(work):
     with_numbers = Browser()
     a_model_without_classes(with_numbers, work)
     with_numbers.quit()
+    with_parts = Browser()
+    with_parts.go(wait_for(lambda: re.findall(r"^web: (http\S+)$", open(folder + ".log").read(), re.M), "the page's address")[-1])
+    parts_of_parameters(with_parts, work)
+    with_parts.quit()
     let_in, ended = attack(browser, run, folder, url)
     run.send_signal(signal.SIGINT)
     if run.wait(300) != 130:

@@ -93,6 +93,7 @@ char *mr_web_run_json(const mr_stage_t *s, const char *run) {
   cJSON *classes = cJSON_AddArrayToObject(o, "classes");
   for (int i = 0; d && i < d->n_classes; i++)
     cJSON_AddItemToArray(classes, cJSON_CreateString(d->class_name[i]));
+  if (s->in_spec[0].lies) cJSON_AddItemToObject(o, "lies", cJSON_CreateRaw(s->in_spec[0].lies));
   char *metrics = mr_report_metrics_json(s->in_spec[0].metrics);
   if (metrics) cJSON_AddItemToObject(o, "metrics", cJSON_CreateRaw(metrics));
   char *text = metrics ? cJSON_PrintUnformatted(o) : NULL;

@@ -30,9 +30,9 @@ static const mr_flag_t explain_flags[] = {
         "--array, draws an array.  Default data=N of N ranks."),
     MR_RATES_FLAG,
     MR_PIPELINE_FLAGS,
-    {"--array", "ARRAY=PLACEMENT",
+    {"--array", "ARRAY[=PLACEMENT]",
      "Draws which ranks hold which part of an array instead: a shape or the name of a parameter, "
-     "as 384x1536=(None,model) (docs/distributed.md)."},
+     "as 384x1536=(None,model); a name alone lies as in a step (docs/distributed.md)."},
     MR_NAMED_FN_FLAGS,
     MR_MODEL_BATCH_FLAGS,
     {0}};

@@ -37,9 +37,23 @@ static mr_err_t parse_array_sizes(const char *text, size_t n, array_shape_t *s, 
                  n > 100 ? 100 : (int)n, text, MR_MAX_NDIM);
 }
 
-/* The shape of a parameter of the model that the flags describe. */
-static mr_err_t find_param_shape(const mr_args_t *a, const char *name, array_shape_t *s,
-                                 mr_diag_t *diag) {
+/* How parameter number i of a list lies by the rules of a step on the mesh. */
+static mr_err_t find_placement(const mr_args_t *a, const mr_model_job_t *job, const mr_mesh_t *m,
+                               const mr_params_t *list, int i, mr_placement_t *p, mr_diag_t *diag) {
+  const mr_train_config_t t = {
+      .mesh = m, .partition = mr_args_text(a, "--partition"), .table = mr_mesh_arg_table(job, m)};
+  mr_placement_t *at = calloc((size_t)list->n + 1, sizeof *at);
+  mr_diag_t why = {0};
+  mr_err_t e = at ? mr_train_cut_parts(&t, list, NULL, at, &why) : mr_no_memory(&why, "placements");
+  if (e >= 0) *p = at[i];
+  free(at);
+  return mr_diag_prefix(diag, e == MR_ERR_CONFIG ? MR_ERR_USAGE : e, &why, "explain: --array");
+}
+
+/* The shape of a parameter of the model that the flags describe, and unless p is NULL how it lies
+   on the mesh by the rules of a step. */
+static mr_err_t find_param_shape(const mr_args_t *a, const char *name, const mr_mesh_t *m,
+                                 array_shape_t *s, mr_placement_t *p, mr_diag_t *diag) {
   const mr_loss_use_t use = {.batch = 1};
   mr_model_job_t job;
   mr_params_t params = {0};
@@ -57,6 +71,7 @@ static mr_err_t find_param_shape(const mr_args_t *a, const char *name, array_sha
   if (found) {
     s->ndim = found->aval.ndim;
     memcpy(s->dim, found->aval.dim, sizeof s->dim);
+    if (p) e = find_placement(a, &job, m, &params, (int)(found - params.param), p, diag);
   } else if (e >= 0) {
     e = mr_fail(diag, MR_ERR_USAGE,
                 "explain: --array %.100s: the model has no parameter of that name%s", name,
@@ -104,20 +119,22 @@ mr_err_t mr_explain_array(const mr_args_t *a, mr_diag_t *diag) {
   if (a->n_words)
     return mr_fail(diag, MR_ERR_USAGE, "explain: %s: expected no function beside --array",
                    a->word[0]);
-  if (!equals || equals == text)
+  bool sizes = *text >= '0' && *text <= '9';
+  if (equals == text || (!equals && (sizes || !*text)))
     return mr_fail(diag, MR_ERR_USAGE,
-                   "explain: --array %.100s: expected SHAPE=PLACEMENT or NAME=PLACEMENT, as "
+                   "explain: --array %.100s: expected SHAPE=PLACEMENT, NAME=PLACEMENT or NAME, as "
                    "384x1536=(None,model)",
                    text);
-  char *name = strndup(text, (size_t)(equals - text));
+  char *name = equals ? strndup(text, (size_t)(equals - text)) : strdup(text);
   if (!name) return mr_no_memory(diag, "the name of an array");
   mr_err_t e = mr_mesh_arg(a, &m, diag);
-  if (e >= 0 && *text >= '0' && *text <= '9')
+  if (e >= 0 && sizes)
     e = parse_array_sizes(text, (size_t)(equals - text), &s, diag);
   else if (e >= 0)
-    e = find_param_shape(a, name, &s, diag);
-  if (e >= 0 && (mr_placement_parse(name, equals + 1, &m, s.ndim, &p, &why) < 0 ||
-                 mr_placement_fits(name, &p, &m, s.ndim, s.dim, &why) < 0))
+    e = find_param_shape(a, name, &m, &s, equals ? NULL : &p, diag);
+  if (e >= 0 && equals &&
+      (mr_placement_parse(name, equals + 1, &m, s.ndim, &p, &why) < 0 ||
+       mr_placement_fits(name, &p, &m, s.ndim, s.dim, &why) < 0))
     e = mr_diag_prefix(diag, MR_ERR_USAGE, &why, "explain: --array");
   free(name);
   return e < 0 ? e : print_array(&s, &p, &m, diag);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BOX_TEXT = 40, RANKS_DRAWN = 1024, LINES_MOST = 64 };
+enum { BOX_TEXT = MR_GRID_TEXT, RANKS_DRAWN = 1024, LINES_MOST = 64 };
 
 /* What is drawn: the dimensions of rows and columns, -1 if there is but one. */
 typedef struct grid {
@@ -16,7 +16,6 @@ typedef struct grid {
   int ndim, down, across, n_rows, n_columns;
   const int64_t *dim;
   char (*text)[BOX_TEXT]; /* [n_rows][n_columns] the ranks of each part */
-  int label, width;       /* characters of the labels of rows, and within a box */
 } grid_t;
 
 /* Chooses the dimensions; false if three or more are cut. */
@@ -71,51 +70,72 @@ static void fill_boxes(grid_t *g) {
   }
 }
 
-static void measure_grid(grid_t *g) {
-  char text[BOX_TEXT];
-  g->label = g->width = 0;
-  for (int b = 0; b < g->n_rows * g->n_columns; b++)
-    if ((int)strlen(g->text[b]) > g->width) g->width = (int)strlen(g->text[b]);
-  for (int k = 0; k < g->n_columns; k++) {
-    int n = range_text(g, g->across, k, text);
-    if (n > g->width) g->width = n;
+static mr_err_t find_grid(grid_t *g, mr_placement_grid_t *out, mr_diag_t *diag) {
+  *out = (mr_placement_grid_t){.n_rows = 0};
+  if (mr_mesh_ranks(g->m) > RANKS_DRAWN || !choose_dims(g) || 2 * g->n_rows > LINES_MOST)
+    return MR_OK;
+  out->row = calloc((size_t)g->n_rows, sizeof *out->row);
+  out->column = calloc((size_t)g->n_columns, sizeof *out->column);
+  out->ranks = calloc((size_t)(g->n_rows * g->n_columns), sizeof *out->ranks);
+  if (!out->row || !out->column || !out->ranks) {
+    mr_placement_grid_fini(out);
+    return mr_no_memory(diag, "the picture of an array on a mesh");
   }
-  for (int k = 0; k < g->n_rows; k++) {
-    int n = range_text(g, g->down, k, text);
-    if (n > g->label) g->label = n;
-  }
+  g->text = out->ranks;
+  fill_boxes(g);
+  for (int k = 0; k < g->n_rows; k++) range_text(g, g->down, k, out->row[k]);
+  for (int k = 0; k < g->n_columns; k++) range_text(g, g->across, k, out->column[k]);
+  out->n_rows = g->n_rows, out->n_columns = g->n_columns;
+  return MR_OK;
 }
 
-static void print_border(const grid_t *g, const char *left, const char *between, const char *right,
-                         FILE *to) {
-  fprintf(to, "%*s%s", g->label + 1, "", left);
-  for (int k = 0; k < g->n_columns; k++) {
-    for (int i = 0; i < g->width + 2; i++) fputs("─", to);
-    fputs(k < g->n_columns - 1 ? between : right, to);
+mr_err_t mr_placement_grid(const mr_placement_t *p, const mr_mesh_t *m, int ndim,
+                           const int64_t *dim, mr_placement_grid_t *out, mr_diag_t *diag) {
+  grid_t g = {.p = p, .m = m, .ndim = ndim, .dim = dim};
+  return find_grid(&g, out, diag);
+}
+
+void mr_placement_grid_fini(mr_placement_grid_t *g) {
+  free(g->row), free(g->column), free(g->ranks);
+  *g = (mr_placement_grid_t){.n_rows = 0};
+}
+
+/* ---- in a terminal ---- */
+
+static int longest_text(int n, char (*text)[BOX_TEXT]) {
+  int most = 0;
+  for (int i = 0; i < n; i++)
+    if ((int)strlen(text[i]) > most) most = (int)strlen(text[i]);
+  return most;
+}
+
+static void print_border(int label, int width, int n, const char *const sign[3], FILE *to) {
+  fprintf(to, "%*s%s", label + 1, "", sign[0]);
+  for (int k = 0; k < n; k++) {
+    for (int i = 0; i < width + 2; i++) fputs("─", to);
+    fputs(k < n - 1 ? sign[1] : sign[2], to);
   }
   fputc('\n', to);
 }
 
-static void print_grid(const grid_t *g, FILE *to) {
-  char text[BOX_TEXT];
-  if (g->across >= 0) {
-    fprintf(to, "%*s", g->label + 1, "");
-    for (int k = 0; k < g->n_columns; k++) {
-      range_text(g, g->across, k, text);
-      fprintf(to, "  %-*s", k < g->n_columns - 1 ? g->width + 1 : 0, text);
-    }
-    fputc('\n', to);
-  }
-  print_border(g, "┌", "┬", "┐", to);
-  for (int r = 0; r < g->n_rows; r++) {
-    if (r) print_border(g, "├", "┼", "┤", to);
-    range_text(g, g->down, r, text);
-    fprintf(to, "%*s │", g->label, text);
+static void print_grid(const mr_placement_grid_t *g, int label, int width, FILE *to) {
+  static const char *const top[] = {"┌", "┬", "┐"}, *const between[] = {"├", "┼", "┤"},
+                           *const bottom[] = {"└", "┴", "┘"};
+  if (*g->column[0]) {
+    fprintf(to, "%*s", label + 1, "");
     for (int k = 0; k < g->n_columns; k++)
-      fprintf(to, " %-*s │", g->width, g->text[r * g->n_columns + k]);
+      fprintf(to, "  %-*s", k < g->n_columns - 1 ? width + 1 : 0, g->column[k]);
     fputc('\n', to);
   }
-  print_border(g, "└", "┴", "┘", to);
+  print_border(label, width, g->n_columns, top, to);
+  for (int r = 0; r < g->n_rows; r++) {
+    if (r) print_border(label, width, g->n_columns, between, to);
+    fprintf(to, "%*s │", label, g->row[r]);
+    for (int k = 0; k < g->n_columns; k++)
+      fprintf(to, " %-*s │", width, g->ranks[r * g->n_columns + k]);
+    fputc('\n', to);
+  }
+  print_border(label, width, g->n_columns, bottom, to);
 }
 
 static void print_rank_lines(const grid_t *g, FILE *to) {
@@ -134,18 +154,16 @@ static void print_rank_lines(const grid_t *g, FILE *to) {
 mr_err_t mr_placement_draw(const mr_placement_t *p, const mr_mesh_t *m, int ndim,
                            const int64_t *dim, int columns, FILE *to, mr_diag_t *diag) {
   grid_t g = {.p = p, .m = m, .ndim = ndim, .dim = dim};
-  if (mr_mesh_ranks(m) > RANKS_DRAWN || !choose_dims(&g) || 2 * g.n_rows > LINES_MOST) {
-    print_rank_lines(&g, to);
-    return MR_OK;
-  }
-  g.text = calloc((size_t)(g.n_rows * g.n_columns), sizeof *g.text);
-  if (!g.text) return mr_no_memory(diag, "the picture of an array on a mesh");
-  fill_boxes(&g);
-  measure_grid(&g);
-  if (columns && g.label + 2 + g.n_columns * (g.width + 3) > columns)
+  mr_placement_grid_t found;
+  MR_TRY(find_grid(&g, &found, diag));
+  int label = longest_text(found.n_rows, found.row);
+  int width = longest_text(found.n_rows * found.n_columns, found.ranks);
+  int across = longest_text(found.n_columns, found.column);
+  if (across > width) width = across;
+  if (!found.n_rows || (columns && label + 2 + found.n_columns * (width + 3) > columns))
     print_rank_lines(&g, to);
   else
-    print_grid(&g, to);
-  free(g.text);
+    print_grid(&found, label, width, to);
+  mr_placement_grid_fini(&found);
   return MR_OK;
 }

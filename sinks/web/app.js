@@ -476,6 +476,41 @@ function drawSettings(r) {
   }));
 }
 
+/* Where ranks have parts of parameters: each with its shape, that of a rank's part, and how it lies. */
+function drawArrays(r) {
+  $('arrays').closest('section').hidden = !r.lies;
+  if (!r.lies) return;
+  const table = el('table'), head = el('tr');
+  head.append(...['parameter', 'shape', 'of a rank', 'lies'].map((text) => el('th', text, { scope: 'col' })));
+  table.append(head, ...r.lies.arrays.map((a) => {
+    const tr = el('tr'), name = el('td'), b = el('button', a.name, { type: 'button' });
+    b.addEventListener('click', () => showArray(a));
+    name.append(b);
+    tr.append(name, el('td', a.shape), el('td', a.part), el('td', a.lies));
+    return tr;
+  }));
+  $('mesh').textContent = `(${r.lies.mesh})`;
+  $('arrays').replaceChildren(table);
+  const first = r.lies.arrays.find((a) => a.ranks.length > 1);
+  if (first) showArray(first);
+}
+
+/* A box for each part with the ranks that hold it, as `explain --array` draws it. */
+function showArray(a) {
+  const table = el('table', undefined, { class: 'boxes' });
+  table.append(el('caption', `${a.name}: ${a.shape} as ${a.lies}`));
+  const head = el('tr');
+  head.append(el('td'), ...a.columns.map((text) => el('th', text, { scope: 'col' })));
+  if (a.columns.some((text) => text)) table.append(head);
+  a.rows.forEach((text, i) => {
+    const tr = el('tr');
+    tr.append(el('th', text, { scope: 'row' }));
+    a.columns.forEach((_, k) => tr.append(el('td', a.ranks[i * a.columns.length + k])));
+    table.append(tr);
+  });
+  $('array').replaceChildren(a.rows.length ? table : el('p', `${a.name}: ${a.shape} as ${a.lies} has more parts than can be drawn.`));
+}
+
 /* Until pictures come, and where no field is one: what the batches of the training step hold. */
 function drawFields(r) {
   const e = r.edges.find((x) => x.fields && r.stages[x.to].thread && !x.lossy && /step$/.test(r.stages[x.to].def));
@@ -505,6 +540,7 @@ function showRun(r) {
   document.title = `${r.name} · millrace`;
   drawGraph(r);
   drawSettings(r);
+  drawArrays(r);
   drawFields(r);
 }
 

@@ -2,8 +2,10 @@
    step is then cut as a whole (model/train/cut.h), with results that are close to those of one
    rank, so that it has no ordered parts but the microbatches of a pipeline. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "model/mesh/placement.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/train_step_private.h"
 
@@ -50,6 +52,8 @@ static mr_err_t check_beside_parts(mr_stage_t *s) {
 static mr_err_t check_rules_of_parts(mr_stage_t *s) {
   train_t *v = s->state;
   mr_params_t list = {0};
+  mr_aval_t *part = NULL;
+  mr_placement_t *at = NULL;
   mr_diag_t why = {0};
   mr_train_config_t t = {.batch = s->in_spec[IN_TRAIN].batch,
                          .accumulate = 1,
@@ -58,8 +62,13 @@ static mr_err_t check_rules_of_parts(mr_stage_t *s) {
   mr__train_set_mesh(v, &t);
   mr_err_t e = mr_train_parts_check(&t, &why);
   if (e >= 0) e = mr_loss_params_list(&v->model.plan.loss, &list, &why);
-  if (e >= 0) e = mr_train_cut_parts(&t, &list, NULL, NULL, &why);
+  if (e >= 0) part = calloc((size_t)list.n + 1, sizeof *part);
+  if (e >= 0) at = calloc((size_t)list.n + 1, sizeof *at);
+  if (e >= 0 && (!part || !at)) e = mr_no_memory(&why, "how parameters lie");
+  if (e >= 0) e = mr_train_cut_parts(&t, &list, part, at, &why);
+  if (e >= 0) e = mr__train_write_lies(v, &list, part, at, &why);
   mr_params_fini(&list);
+  free(part), free(at);
   return e < 0 ? mr_diag_prefix(s->diag, e, &why, "%s: setting mesh = %s", s->name,
                                 s->in_spec[IN_TRAIN].mesh)
                : MR_OK;

@@ -158,6 +158,7 @@ static mr_err_t plan_class_weights(mr_stage_t *s) {
 void mr__train_stage_forget(mr_stage_t *s) {
   train_t *v = s->state;
   free(v->class_weight), v->class_weight = NULL;
+  free(v->lies), v->lies = NULL;
   for (int port = 0; port < MR_MAX_PORTS; port++) mr_train_aligned_fini(&v->aligned[port]);
 }
 
@@ -186,6 +187,7 @@ static mr_err_t plan_outputs(mr_stage_t *s) {
   size_t n = sizeof own / sizeof *own - !mr__train_may_skip(v);
   mr_train_metrics_list(&v->metrics, &v->model.plan.loss, own, n);
   s->out_spec[OUT_METRICS] = mr_report_spec(dataset, &v->metrics.list);
+  s->out_spec[OUT_METRICS].lies = v->in_parts ? v->lies : NULL;
   s->out_spec[OUT_STATE] = mr_spec_of_bytes(MR_FLOW_STATE, bytes);
   s->out_spec[OUT_STATE].dataset = dataset;
   s->out_spec[OUT_STATE].metrics = &v->metrics.list;

@@ -3,6 +3,7 @@
 #define MR_STAGES_TRAIN_STEP_PRIVATE_H
 
 #include "model/mesh/mesh.h"
+#include "model/mesh/placement.h"
 #include "model/optim/schedule.h"
 #include "model/train/pipeline_plan.h"
 #include "stages/train/agree.h"
@@ -54,6 +55,7 @@ typedef struct train {
   int ranks;              /* that share each batch (shard-to-device); 0: the step has none */
   mr_pipeline_plan_t cut; /* of a pipeline, whose stages the ranks are; 0 stages: no pipeline */
   mr_mesh_t mesh;         /* of shard-to-device's ranks, if it has declared them */
+  char *lies;             /* how these lie, for the page (lies.c); heap, NULL: not in parts */
   bool in_parts;          /* these have parts of parameters: partition, or the model's table */
   mr__agree_t *agree;     /* from open to close, where they are processes; NULL: they are not */
   bool agreed_stop;       /* they have agreed to stop */
@@ -118,6 +120,11 @@ int64_t mr__train_stages_in(const char *text); /* stages that the text of settin
 mr_err_t mr__train_read_mesh(mr_stage_t *s);
 mr_err_t mr__train_plan_mesh(mr_stage_t *s);
 void mr__train_set_mesh(const train_t *v, mr_train_config_t *t); /* of a step of these ranks */
+
+/* lies.c: sets v->lies to how the parameters of list lie, part[list->n] and at[list->n].  MR_OK or
+   MR_ERR_NOMEM. */
+mr_err_t mr__train_write_lies(train_t *v, const mr_params_t *list, const mr_aval_t *part,
+                              const mr_placement_t *at, mr_diag_t *diag);
 
 /* def.c: the model of a stage, and the model's settings in the stage's state, behind train_t. */
 const mr_model_def_t *mr__train_model_of(const mr_stage_t *s);

@@ -51,6 +51,8 @@ static void an_array_is_drawn_by_shape_or_name(void **state) {
          "ranks each\n");
   prints(MESH, "384x1536=(None,model)", "│ 0,2,4,6  │ 1,3,5,7  │\n");
   prints(MESH, "encoder_blocks.0.linear1.kernel=column", "384x1536 as (None,model)");
+  prints(MESH, "encoder_blocks.0.linear1.kernel", "384x1536 as (None,model)");
+  prints("data=8", "encoder_blocks.0.linear1.kernel", "1 part on 8 ranks each");
   prints(MESH, "8=[B,P]", "along model the ranks hold terms of a sum\n");
 }
 
@@ -58,6 +60,7 @@ static void wrong_arrays_and_meshes_are_refused(void **state) {
   refuses("data=4,data=2", "8=B",
           "explain: --mesh: mesh \"data=4,data=2\": \"data=2\": expected each axis once");
   refuses(MESH, "8", "--array 8: expected SHAPE=PLACEMENT");
+  refuses(MESH, "head.kernl", "did you mean \"head.kernel\"?");
   refuses(MESH, "8y=B", "--array 8y: expected at most 8 sizes from 1");
   refuses(MESH, "8x=B", "--array 8x: expected");
   refuses(MESH, "0=B", "--array 0: expected");
