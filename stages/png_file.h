@@ -12,7 +12,6 @@
 typedef struct mr_png_mode {
   uint8_t depth, colour; /* as in the header */
   uint8_t bits;          /* of a pixel */
-  uint8_t green, blue;   /* their bytes in a pixel of 8 bits and more; red is byte 0 */
 } mr_png_mode_t;
 
 enum { MR_PNG_GREY, MR_PNG_RGB = 2, MR_PNG_INDEX, MR_PNG_GREY_ALPHA };

@@ -91,9 +91,10 @@ static void png_to_rgb(const mr_png_rows_t *r, const mr_png_mode_t *m, const uin
     for (size_t i = 0; i < n; i++) memcpy(rgb + 3 * i, r->colour[raw[2 * i]], 3);
   } else if (m->colour == MR_PNG_RGB && k == 3) {
     memcpy(rgb, raw, 3 * n);
-  } else {
+  } else { /* of two bytes of a colour the first one */
+    size_t next = m->colour == MR_PNG_GREY_ALPHA ? 0 : m->depth / 8u;
     for (size_t i = 0; i < n; i++, raw += k, rgb += 3)
-      rgb[0] = raw[0], rgb[1] = raw[m->green], rgb[2] = raw[m->blue];
+      rgb[0] = raw[0], rgb[1] = raw[next], rgb[2] = raw[2 * next];
   }
 }
 

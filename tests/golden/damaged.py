@@ -145,10 +145,110 @@ def jpeg():
     return "jpeg", made
 
 
+def whole(bits=8, colour=2, passes=0, w=3, h=3, before=(), behind=(), between=(), lines=None, crc=None, filters=None):
+    """a PNG of these rows, and chunks before, between and behind its data"""
+    lines = rows(w, h, bits, colour, passes) if lines is None else lines
+    if filters is not None:
+        lines = [bytes([filters]) + line[1:] for line in lines]
+    packed = zlib.compress(b"".join(lines))
+    data = [chunk(b"IDAT", packed[:5], crc), *between, chunk(b"IDAT", packed[5:])] if between else [chunk(b"IDAT", packed, crc)]
+    return b"\x89PNG\r\n\x1a\n" + header(w, h, bits, colour, passes) + b"".join([*before, *data, *behind]) + chunk(b"IEND")
+
+
+def edges():
+    """what lies at the limits of each rule, on both sides"""
+    for bits, colour in MODES:
+        palette = [chunk(b"PLTE", noise(21))] if colour == 3 else []
+        for filters in range(6):
+            yield whole(bits, colour, 0, 5, 3, palette, filters=filters)
+            yield whole(bits, colour, 1, 5, 6, palette, filters=filters)
+        for w in range(1, 10, 2):
+            yield whole(bits, colour, 1, w, 10 - w, palette)
+        for n in (0, 1, 2, 3, 5, 6, 7):  # a colour that is clear
+            yield whole(bits, colour, before=palette + [chunk(b"tRNS", b"\0" + b"\xff" * (n - 1) if n else b"")])
+        yield whole(bits, colour, behind=[chunk(b"tRNS", b"\xff\0\xff")])
+        yield whole(bits, colour, behind=[chunk(b"tRNS", b"\xff\1\xff")])
+        for n in (0, 2, 3, 30, 767, 768, 770, 771, 774):
+            yield whole(bits, colour, before=[chunk(b"PLTE", noise(n))])
+        # a palette of grey pixels: the header comes twice
+        yield b"\x89PNG\r\n\x1a\n" + header(3, 3, 8, 3, 0) + chunk(b"PLTE", noise(200)) + whole(bits, colour)[8:]
+        for part in range(2, 4):
+            lines = rows(4, 4, bits, colour, 0)
+            yield whole(bits, colour, 0, 4, 4, palette, lines=lines[:part])
+            yield whole(bits, colour, 0, 4, 4, palette, lines=lines[:part] + [lines[part][:-1]])
+    for c in b"/09:@AZ[`az{_ \x7f":
+        for at in range(4):
+            name = bytearray(b"abcd")
+            name[at] = c
+            yield whole(before=[chunk(bytes(name))])
+            yield whole(behind=[chunk(bytes(name)), chunk(b"gAMA")])
+    head = struct.pack(">IIBBBBB", 3, 3, 8, 2, 0, 0, 0)
+    for data in (head[:12], head, head + b"\0", head[:11] + b"\1\0", head[:10] + b"\1\0\0", head[:12] + b"\2", head[:4] + bytes(4) + head[8:], bytes(4) + head[4:], head[:8] + b"\3\2\0\0\0"):
+        yield b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", data) + whole()[33:]
+    for name, size in ((b"gAMA", 4), (b"cHRM", 32), (b"sRGB", 1), (b"pHYs", 9), (b"acTL", 8), (b"fcTL", 26)):
+        for n in (size - 1, size):
+            yield whole(before=[chunk(name, bytes(n))])
+            yield whole(behind=[chunk(name, bytes(n))])
+            yield whole(before=[chunk(name, bytes(n), 1)])
+            yield whole(behind=[chunk(name, bytes(n), 1)])
+    for count in (0, 1, 2, 0x80000000, 0x80000001):
+        frames = chunk(b"acTL", struct.pack(">II", count, 0))
+        for first in ([], [frame(0, 3, 3, 0, 0)], [frame(0, 2, 2, 1, 1)], [frame(1, 3, 3, 0, 0)], [frames], [frame(0, 3, 3, 0, 0), frame(1, 1, 3, 2, 0)]):
+            for last in ([], [frame(1, 3, 3, 0, 0)], [frame(0, 3, 3, 0, 0)], [chunk(b"fdAT", struct.pack(">I", 1) + b"ab")], [chunk(b"fdAT", struct.pack(">I", 0))],
+                         [chunk(b"fdAT", b"\0\0\0")], [frame(1, 3, 3, 0, 0), chunk(b"gAMA")], [chunk(b"gAMA"), frame(1, 3, 3, 0, 0)]):
+                yield whole(before=[frames] + first, behind=last)
+    for w, h, x, y in ((3, 3, 1, 0), (3, 3, 0, 1), (2, 3, 1, 0), (3, 2, 0, 1), (0, 3, 0, 0), (3, 0, 0, 0), (2, 2, 2, 0), (2, 2, 0, 2), (1, 1, 2, 2), (2**31, 1, 2**31, 0), (1, 3, 2**32 - 1, 0)):
+        yield whole(before=[frame(0, w, h, x, y)])
+        yield whole(before=[frame(0, w, h, x, y)], passes=1)
+    for between in ([chunk(b"DDAT", b"")], [chunk(b"DDAT", b"", 3)], [chunk(b"gAMA", bytes(4))], [chunk(b"fdAT", bytes(4))], [chunk(b"IDAT")], [chunk(b"IDAT"), chunk(b"IDAT")]):
+        yield whole(between=between)
+        yield whole(before=[frame(0, 3, 3, 0, 0)], between=between)
+    yield whole(before=[frame(0, 3, 3, 0, 0)], between=[chunk(b"fdAT", struct.pack(">I", 1))])
+    yield whole(before=[frame(0, 3, 3, 0, 0)], between=[chunk(b"fdAT", struct.pack(">I", 2))])
+    for data in (b"", b"n", b"n\0", b"n\0\0", b"n\0\1", b"\0\0", b"\0", b"\1", b"\0" + zlib.compress(b"a" * (1 << 20), 9), b"n\0\0" + zlib.compress(b"a" * (1 << 20), 9), b"n\0\0" + zlib.compress(b"a" * ((1 << 20) + 1), 9)):
+        yield whole(before=[chunk(b"iCCP", data)])
+        yield whole(before=[chunk(b"zTXt", data)])
+        yield whole(behind=[chunk(b"zTXt", data)])
+    made = whole()
+    for n in range(8, len(made)):
+        yield made[:n]
+    yield made + b"a"
+
+
+def utf8(least):
+    """texts of one of each kind that UTF-8 has and has not, and one that fills 64 MiB of characters to within `least`"""
+    odd = [bytes(b) for c in (0x7F, 0x80, 0xBF, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5)
+           for b in ((c,), (c, 0x80), (c, 0xBF), (c, 0x9F, 0x80), (c, 0xA0, 0xBF), (c, 0x8F, 0x80), (c, 0x8F, 0x80, 0x80), (c, 0x90, 0xBF, 0xBF), (c, 0xBF, 0x7F), (c, 0xBF, 0xBF, 0xC0),
+                     (c, 0xC0), (c, 0x7F), (c, 0xBF, 0xBF, 0xBF, 0x80), (c, 0x90, 0x80, 0x80), (c, 0xA0, 0x80), (c, 0xBF, 0xBF, 0x80, 0x80))]
+    texts = [chunk(b"iTXt", b"k\0\0\0\0\0" + b) for b in odd]
+    texts += [chunk(b"iTXt", b"k\0\0\0" + b + b"\0\0xyz") for b in odd[:40]] + [chunk(b"iTXt", b"k\0\0\0\0" + b + b"\0xyz") for b in odd[:40]]
+    texts += [chunk(b"tEXt", b"k\0abc"), chunk(b"tEXt", b"\0abc"), chunk(b"tEXt", b"abc"), chunk(b"zTXt", b"k\0\0" + zlib.compress(b"abcd")), chunk(b"zTXt", b"\0\0" + zlib.compress(b"abcd")),
+              chunk(b"zTXt", b"k\0\0" + zlib.compress(b"abcd")[:-5]), chunk(b"iTXt", b"k\0\1\0\0\0" + zlib.compress("\u00e9a".encode())), chunk(b"iTXt", b"k\0\1\1\0\0" + zlib.compress(b"abc"))]
+    big = chunk(b"zTXt", b"k\0\0" + zlib.compress(b"a" * (1 << 20), 9))
+    rest = chunk(b"zTXt", b"k\0\0" + zlib.compress(b"a" * ((1 << 20) - least), 9))
+    return whole(before=texts + [big] * 63 + [rest])
+
+
+def is_read(made):
+    try:
+        return bool(Image.open(io.BytesIO(made)).load())
+    except Exception:
+        return False
+
+
+def filled():
+    """the most characters that Pillow takes, and one more"""
+    low, high = 0, 1 << 12  # a smaller rest is refused
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_read(utf8(middle)) else (middle, high)
+    return [utf8(high), utf8(low)]
+
+
 with open("damaged.bin", "wb") as out, open("damaged.txt", "w") as text_out:
     print("# Pillow", __version__, "by damaged.py", seed, count, "name, begin, bytes, height, width, CRC-32 of the pixels; 0 0 0: refused", file=text_out)
-    for i in range(count):
-        kind, made = jpeg() if i % 7 == 6 else png()
+    drawn = [jpeg() if i % 7 == 6 else png() for i in range(count)]
+    for i, (kind, made) in enumerate(drawn + [("png", made) for made in [*edges(), *filled()]]):
         try:
             a = np.asarray(Image.open(io.BytesIO(made)).convert("RGB"))
             found = f"{a.shape[0]} {a.shape[1]} {zlib.crc32(a.tobytes()):08x}"

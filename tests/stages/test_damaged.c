@@ -50,7 +50,7 @@ static void a_file_that_lacks_parts_is_what_pillow_makes_of_it(void **state) {
     free(alone);
   }
   fclose(f);
-  vectors_met(read, 250), vectors_met(refused, 250);
+  vectors_met(read, 850), vectors_met(refused, 850);
   for (int i = 0; i < 2; i++) defs[i]->destroy(made[i]);
   mr_grown_free(&to);
 }
