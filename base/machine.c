@@ -103,6 +103,19 @@ size_t mr_machine_memory_left(void) {
   return all && all < left ? all : left;
 }
 
+size_t mr_process_memory(size_t *peak) {
+  char line[128];
+  unsigned long long kb, now = 0, most = 0;
+  FILE *f = fopen("/proc/self/status", "re");
+  while (f && fgets(line, sizeof line, f)) {
+    if (sscanf(line, "VmRSS: %llu", &kb) == 1) now = kb;
+    if (sscanf(line, "VmHWM: %llu", &kb) == 1) most = kb;
+  }
+  if (f) fclose(f);
+  *peak = (size_t)(most > now ? most : now) * 1024;
+  return (size_t)now * 1024;
+}
+
 /* ---- large blocks ---- */
 
 #define LINE ((size_t)64)

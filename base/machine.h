@@ -15,6 +15,10 @@ size_t mr_machine_memory(void);
    unknown. */
 size_t mr_machine_memory_left(void);
 
+/* Returns the bytes of memory that the process has now, and sets *peak to the most that it has had;
+   both 0 where the system does not say. */
+size_t mr_process_memory(size_t *peak);
+
 /* The least over a group ("/a/b") and the groups above, below a mounted hierarchy (root): of
    limits, or of what they leave, at least 1.  Cache that the kernel can drop counts as free.
    Returns SIZE_MAX if none has a limit. */

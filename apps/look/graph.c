@@ -87,13 +87,14 @@ static void print_memory(const mr_stage_memory_t *row, int n, size_t total) {
 static mr_err_t show_memory(mr_graph_t *g, mr_diag_t *diag) {
   int n = mr_graph_n_stages(g);
   mr_stage_memory_t *row = calloc((size_t)n + 1, sizeof *row);
-  size_t total;
-  char room[24];
+  size_t total, peak, program = mr_process_memory(&peak);
+  char room[24], itself[24];
   if (!row) return mr_no_memory(diag, "the sum of a graph");
   mr_err_t e = mr_graph_memory(g, true, row, &total, diag);
   if (e >= 0) print_memory(row, n, total);
   if (e >= 0)
-    printf("the machine or its control group has %s\n", mr_bytes_text(mr_machine_memory(), room));
+    printf("the program itself has %s beside them; the machine or its control group has %s\n",
+           mr_bytes_text(program, itself), mr_bytes_text(mr_machine_memory(), room));
   if (e >= 0) e = mr_graph_memory_check(g, row, diag);
   free(row);
   return e;

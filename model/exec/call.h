@@ -55,6 +55,10 @@ struct mr_call {
   void (*fini)(void *state);       /* frees state; NULL without one */
   void *scratch; /* aligned as the backend's memory, scratch_bytes, alive during run only */
   size_t scratch_bytes;
+  /* What run takes from the pool that the backend's runs share, beside the arena: each of its
+     `borrowers` threads this much.  0: nothing. */
+  size_t borrowed;
+  int borrowers;
   mr_call_kept_t kept;
   const char *how;                    /* for products: how it is executed, in short; else NULL */
   mr_call_note_t note[MR_CALL_NOTES]; /* up to the first without a text */

@@ -359,6 +359,21 @@ int mr_exec_output_in(const mr_exec_t *x, int i) {
 
 size_t mr_exec_peak_bytes(const mr_exec_t *x) { return x->plan.bytes; }
 
+static void add_borrowed(const mr_exec_t *x, size_t most[2]) {
+  for (int i = 0; i < x->fn->n_eqn; i++) {
+    const mr_call_t *c = &x->call[i];
+    size_t bytes = c->borrowed * (size_t)c->borrowers, *of = &most[c->borrowers > 1];
+    if (bytes > *of) *of = bytes;
+    for (int k = 0; k < c->n_inner; k++) add_borrowed(c->inner[k].exec, most);
+  }
+}
+
+size_t mr_exec_borrowed_bytes(const mr_exec_t *x) {
+  size_t most[2] = {0};
+  add_borrowed(x, most);
+  return most[0] + most[1];
+}
+
 int mr_exec_unplanned(const mr_exec_t *x) {
   int n = 0;
   for (int i = 0; i < x->fn->n_eqn; i++) {

@@ -86,6 +86,11 @@ const struct mr_device *mr_exec_device(const mr_exec_t *x);
 const mr_fn_t *mr_exec_fn(const mr_exec_t *x);
 size_t mr_exec_peak_bytes(const mr_exec_t *x);
 
+/* Returns the most that a run of x borrows from the pool that runs of the host share, which keeps
+   it until the last executable is destroyed.  Calls that run one after the other share it; those of
+   several threads do not share with those of one. */
+size_t mr_exec_borrowed_bytes(const mr_exec_t *x);
+
 /* Returns how many calls, those of loops and branches included, take scratch on the device that is
    not known without it, and so is not in the peak.  0 but for a described device. */
 int mr_exec_unplanned(const mr_exec_t *x);

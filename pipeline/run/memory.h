@@ -10,7 +10,9 @@
 MR_BEGIN_DECLS
 
 /* Bytes, each at most: queues need not fill.  Ragged fields, such as whole files, are not counted:
-   what of their room is touched depends on the records. */
+   what of their room is touched depends on the records.  What a step takes while it is compiled is
+   measured, not planned, and near: tests/apps/test_graph_memory.c allows a twentieth and 8 MB.  The
+   program itself and its libraries are beside the sum. */
 typedef struct mr_stage_memory {
   const char *stage;  /* the graph's */
   int workers;        /* threads; 0: a stage of records, whose work is its batch's */

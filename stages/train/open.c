@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/machine.h"
 #include "base/text.h"
 #include "model/exec/device.h"
 #include "model/exec/process_ranks.h"
@@ -199,21 +200,27 @@ static mr_err_t open_compile(mr_stage_t *s) {
   return mr_stage_relay(s, e, &why);
 }
 
-/* Adds what rank t->rank holds: its arena, and its parameters with their slots and average, whose
-   sums are those of `mem`.  Batches are the stream's. */
+/* Adds what rank t->rank holds: its arena, what its products borrow, and its parameters with their
+   slots and average, whose sums are those of `mem`.  Batches are the stream's.  *compiling: the
+   most that the process has grown by while a rank was compiled: graphs, tables and the library's
+   kernels, which have no plan of their own. */
 static mr_err_t count_own_rank(const mr_loss_t *l, const mr_train_config_t *t, size_t *bytes,
-                               mr_diag_t *diag) {
+                               size_t *compiling, mr_diag_t *diag) {
   mr_params_t list = {0}, whole = {0};
   mr_exec_t *x = NULL;
   mr_held_t held[MR_HELD_MOST];
   bool stages = t->mesh && t->pipeline.stages;
+  size_t was, peak, now = mr_process_memory(&was);
   mr_err_t e = mr_train_step_plan_rank(l, t, &list, &x, diag);
   if (e >= 0 && stages) e = mr_loss_params_list(l, &whole, diag);
   if (e >= 0) {
+    size_t then = mr_process_memory(&peak), took = then > now ? then - now : 0;
+    if (peak > was && peak - now > took) took = peak - now;
+    if (took > *compiling) *compiling = took;
     const mr_held_of_t of = {
         .exec = x, .train = t, .params = &list, .whole = stages ? &whole : NULL, .step = true};
     int n = mr_train_held(&of, held);
-    *bytes += mr_exec_peak_bytes(x);
+    *bytes += mr_exec_peak_bytes(x) + mr_exec_borrowed_bytes(x);
     for (int i = 0; i < n; i++)
       if (strncmp(held[i].name, "inputs", 6)) *bytes += held[i].bytes;
   }
@@ -235,6 +242,17 @@ static mr_err_t count_whole(const mr_loss_t *l, const mr_train_config_t *t, size
   return e;
 }
 
+/* What histograms need of the step before (mr_train_watch_before). */
+static mr_err_t count_watched(const mr_loss_t *l, const mr_train_config_t *t, size_t *bytes,
+                              mr_diag_t *diag) {
+  mr_params_t list = {0};
+  mr_err_t e = mr_loss_params_list(l, &list, diag);
+  bool narrow = t->compute.values != MR_F32;
+  *bytes += e >= 0 ? list.arena_size * (1 + narrow) * sizeof(float) : 0;
+  mr_params_fini(&list);
+  return e;
+}
+
 /* Ranks that are threads are all of this process, and their sums are not alike where they have
    shares or stages. */
 mr_err_t mr__train_stage_memory(mr_stage_t *s, bool models, mr_takes_t *out) {
@@ -248,10 +266,13 @@ mr_err_t mr__train_stage_memory(mr_stage_t *s, bool models, mr_takes_t *out) {
   mr__train_set_mesh(v, &t);
   if (of) t.ranks = of->size;
   int ranks = of || t.ranks < 1 ? 1 : t.ranks;
+  size_t compiling = 0;
   for (int r = 0; e >= 0 && r < ranks; r++) {
     t.rank = of ? of->rank : r;
-    e = count_own_rank(l, &t, &out->bytes, &why);
+    e = count_own_rank(l, &t, &out->bytes, &compiling, &why);
   }
+  out->bytes += compiling * (size_t)ranks;
+  if (e >= 0 && mr__train_watched(s, 1)) e = count_watched(l, &t, &out->bytes, &why);
   if (e >= 0 && t.mesh && t.ranks > 1) e = count_whole(l, &t, &out->bytes, &why);
   out->advice = "want a smaller batch, accumulate= or fit=SIZE, which recomputes";
   return mr_stage_relay(s, e, &why);

@@ -67,6 +67,11 @@ static void over_heads(const mr_attention_spec_t *s, const tensors_t *x, mr__att
   mr__workspace_leave();
 }
 
+size_t mr_attention_workspace(const mr_attention_spec_t *s, bool backward) {
+  const mr__attention_t *a = mr__attention_of(mr_isa());
+  return backward ? a->bwd_work(s) : a->fwd_work(s);
+}
+
 void mr_attention_fwd(const mr_attention_spec_t *s, const void *q, const void *k, const void *v,
                       void *out, float *lse) {
   tensors_t x = {.q = q, .k = k, .v = v, .out = out, .lse = lse};

@@ -124,6 +124,8 @@ typedef struct mr_attention_spec {
 } mr_attention_spec_t;
 /* Returns how its products are computed on this machine, in a few words; static. */
 const char *mr_attention_how(const mr_attention_spec_t *s);
+/* Returns the bytes that each of its threads borrows (mr__workspace_take). */
+size_t mr_attention_workspace(const mr_attention_spec_t *s, bool backward);
 void mr_attention_fwd(const mr_attention_spec_t *s, const void *q, const void *k, const void *v,
                       void *out, float *lse);
 /* dq, dk and dv have the strides of q, k and v; out and dout that of out. */

@@ -131,6 +131,7 @@ static void keep_packed(mr_call_t *c, const state_t *s) {
 static void product_describe(mr_call_t *c, const state_t *s) {
   mr_matmul_moves_t moves = mr_matmul_moves(s->matmul);
   c->how = mr_matmul_how(s->matmul);
+  c->borrowed = mr_matmul_workspace(s->matmul), c->borrowers = 1;
   if (s->copy_a)
     add_note(c, "operand 0 copied into order", 2 * mr_aval_bytes(&c->eqn->in[0]->aval));
   if (s->copy_b)

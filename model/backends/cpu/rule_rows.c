@@ -2,6 +2,7 @@
    softmax, attention, losses), and the optimizer's update.  The rules read attributes once, when a
    graph is compiled, and a run only passes them on to the kernels. */
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
 #include "model/backends/cpu/kernels.h"
@@ -135,6 +136,8 @@ static mr_err_t lower_attention(mr_call_t *c, void (*run)(const mr_call_t *c), m
   mr_attention_spec_t s = attention_spec(c->eqn);
   c->run = run;
   c->how = mr_attention_how(&s);
+  c->borrowed = mr_attention_workspace(&s, run == attention_vjp_run);
+  c->borrowers = omp_get_max_threads();
   return mr__call_state(c, &s, sizeof s, diag);
 }
 
