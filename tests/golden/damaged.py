@@ -220,13 +220,13 @@ def utf8(least):
     odd = [bytes(b) for c in (0x7F, 0x80, 0xBF, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5)
            for b in ((c,), (c, 0x80), (c, 0xBF), (c, 0x9F, 0x80), (c, 0xA0, 0xBF), (c, 0x8F, 0x80), (c, 0x8F, 0x80, 0x80), (c, 0x90, 0xBF, 0xBF), (c, 0xBF, 0x7F), (c, 0xBF, 0xBF, 0xC0),
                      (c, 0xC0), (c, 0x7F), (c, 0xBF, 0xBF, 0xBF, 0x80), (c, 0x90, 0x80, 0x80), (c, 0xA0, 0x80), (c, 0xBF, 0xBF, 0x80, 0x80))]
-    texts = [chunk(b"iTXt", b"k\0\0\0\0\0" + b) for b in odd]
+    texts = [chunk(b"iTXt", b"k\0\0\0\0\0" + b + b"a" * (i * 37 % 101)) for i, b in enumerate(odd)]  # no two changes make up for each other
     texts += [chunk(b"iTXt", b"k\0\0\0" + b + b"\0\0xyz") for b in odd[:40]] + [chunk(b"iTXt", b"k\0\0\0\0" + b + b"\0xyz") for b in odd[:40]]
     texts += [chunk(b"tEXt", b"k\0abc"), chunk(b"tEXt", b"\0abc"), chunk(b"tEXt", b"abc"), chunk(b"zTXt", b"k\0\0" + zlib.compress(b"abcd")), chunk(b"zTXt", b"\0\0" + zlib.compress(b"abcd")),
               chunk(b"zTXt", b"k\0\0" + zlib.compress(b"abcd")[:-5]), chunk(b"iTXt", b"k\0\1\0\0\0" + zlib.compress("\u00e9a".encode())), chunk(b"iTXt", b"k\0\1\1\0\0" + zlib.compress(b"abc"))]
     big = chunk(b"zTXt", b"k\0\0" + zlib.compress(b"a" * (1 << 20), 9))
     rest = chunk(b"zTXt", b"k\0\0" + zlib.compress(b"a" * ((1 << 20) - least), 9))
-    return whole(before=texts + [big] * 63 + [rest])
+    return whole(before=texts + [big] * 63 + [rest], filters=0)
 
 
 def is_read(made):
@@ -238,7 +238,7 @@ def is_read(made):
 
 def filled():
     """the most characters that Pillow takes, and one more"""
-    low, high = 0, 1 << 12  # a smaller rest is refused
+    low, high = 0, 1 << 15  # a smaller rest is refused
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if is_read(utf8(middle)) else (middle, high)
