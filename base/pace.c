@@ -14,6 +14,7 @@ void mr_pace_beat(mr_pace_t pace, int64_t at, int64_t of) {
   assert(pace < MR_PACE_N);
   mr_beat_t beat = {mr_now_ns(), at, of};
   pthread_mutex_lock(&lock);
+  if (!at) beat.at = newest[pace].at, beat.of = newest[pace].of;
   newest[pace] = beat;
   pthread_mutex_unlock(&lock);
 }
@@ -28,7 +29,7 @@ mr_beat_t mr_pace_newest(mr_pace_t pace) {
 
 const char *mr_pace_unit(mr_pace_t pace) {
   static const char *const units[MR_PACE_N] = {
-      [MR_PACE_BATCHES] = "batch", [MR_PACE_TENSORS] = "tensor"};
+      [MR_PACE_BATCHES] = "batch", [MR_PACE_TENSORS] = "tensor", [MR_PACE_VALUES] = "piece"};
   assert(pace < MR_PACE_N);
   return units[pace];
 }

@@ -17,7 +17,7 @@ typedef enum mr_pace {
   MR_PACE_OPEN, /* as long as it needs: it has no beats, and nothing tells whether it continues */
   MR_PACE_BATCHES, /* as long as it continues, which batches of an evaluation show, */
   MR_PACE_TENSORS, /* pieces of tensors that are hashed and written to a file, */
-  MR_PACE_VALUES,  /* or values that come from other processes */
+  MR_PACE_VALUES,  /* or values that come from other processes, perhaps in pieces */
   MR_PACE_N
 } mr_pace_t;
 
@@ -27,7 +27,7 @@ typedef struct mr_beat {
   int64_t at, of; /* the unit of work that it is in, from 1, and how many there are; 0: unknown */
 } mr_beat_t;
 
-/* Says that work of this pace continues, in unit `at` of `of`. */
+/* Says that work of this pace continues, in unit `at` of `of`; at 0: in the same one. */
 void mr_pace_beat(mr_pace_t pace, int64_t at, int64_t of);
 mr_beat_t mr_pace_newest(mr_pace_t pace);
 /* What a unit is called: "batch", "tensor"; NULL: it has no name.  Static. */

@@ -12,6 +12,7 @@
 #include "model/exec/device.h"
 #include "ranks/job.h"
 #include "ranks/nccl.h"
+#include "ranks/processes.h"
 
 enum { WATCH_MS = 20, FILL_BYTES = 1 << 16 };
 
@@ -27,6 +28,7 @@ struct mr_collect {
   const mr_device_t *device;
   char id[MR_COLLECT_ID];
   int rank, size;
+  int name; /* of this rank in sentences: the job's number, where it is one of a job */
   double limit_s;
   const mr_collect_ops_t *carrier;
   mr_collect_t *carried; /* this rank of the carrier's communicator */
@@ -70,6 +72,7 @@ static mr_err_t nccl_create(const mr_device_t *d, const char *id, int rank, int 
                       .device = d,
                       .rank = rank,
                       .size = size,
+                      .name = by ? mr__processes_rank() : rank,
                       .limit_s = limit_s < 1e8 ? limit_s : 1e8,
                       .carrier = by ? by : &mr_collect_threads,
                       .missing = -1};
@@ -102,7 +105,7 @@ static void nccl_fail_for_memory(mr_collect_t *c, const char *what) {
 
 static void nccl_fail_in(mr_collect_t *c, const char *what, const char *why) {
   char text[480];
-  mr_snprintf(text, sizeof text, "communicator %s: rank %d in %s: %.300s", c->id, c->rank, what,
+  mr_snprintf(text, sizeof text, "communicator %s: rank %d in %s: %.300s", c->id, c->name, what,
               why);
   nccl_fail(c, MR_ERR_UNAVAILABLE, -1, text);
 }
@@ -189,12 +192,13 @@ static void *watch_main(void *arg) {
 
 typedef struct hello {
   mr__nccl_id_t id;
-  int version, result;
+  int version, result, name;
 } hello_t;
 
 /* Rank 0's unique id, from all ranks' by the carrier; the lock is released meanwhile. */
 static bool fetch_id(mr_collect_t *c, mr__nccl_id_t *id) {
-  hello_t own = {.version = c->nccl->version}, *all = calloc((size_t)c->size, sizeof *all);
+  hello_t own = {.version = c->nccl->version, .name = c->name},
+          *all = calloc((size_t)c->size, sizeof *all);
   if (!all) return nccl_fail_for_memory(c, "an id of NCCL"), false;
   if (c->rank == 0) own.result = c->nccl->ncclGetUniqueId(&own.id);
   pthread_mutex_unlock(&c->lock);
@@ -205,10 +209,11 @@ static bool fetch_id(mr_collect_t *c, mr__nccl_id_t *id) {
   for (int r = 0; r < c->size && good; r++) {
     good = all[r].version == all[0].version && !all[0].result;
     mr_snprintf(text, sizeof text,
-                all[0].result ? "rank %d: it cannot make a unique id (result %d)"
-                              : "rank %d has NCCL %d, rank 0 has %d: want one version on all hosts",
-                all[0].result ? 0 : r, all[0].result ? all[0].result : all[r].version,
-                all[0].version);
+                all[0].result
+                    ? "rank %d: it cannot make a unique id (result %d)"
+                    : "rank %d has NCCL %d, rank %d has %d: want one version on all hosts",
+                all[all[0].result ? 0 : r].name, all[0].result ? all[0].result : all[r].version,
+                all[0].name, all[0].version);
     if (!good) nccl_fail_in(c, "connecting", text);
   }
   *id = all[0].id;

@@ -282,7 +282,12 @@ static void processes_receive(mr_collect_t *c, int from, size_t bytes, void *dat
              mr__group_wait(g, from, until, "send"))
         continue;
       good = p && p->head->call == bytes && p->head->bytes == n;
-      if (p && !good) mr__group_fail(g, -1, "a message has other bytes than its receive expected");
+      if (p && !good)
+        mr__group_fail(g, -1,
+                       "a message of rank %d has %llu bytes, where its receive by rank %d expected "
+                       "%zu",
+                       mr__group_process(g, from), (unsigned long long)p->head->call,
+                       mr__group_process(g, c->rank), bytes);
       mr__processes_unlock();
       if (good && n) memcpy((char *)data + at, p->data, n);
       if (p) p->drop(p);

@@ -66,6 +66,13 @@ static struct {
 void mr__processes_lock(void) { pthread_mutex_lock(&process.lock); }
 void mr__processes_unlock(void) { pthread_mutex_unlock(&process.lock); }
 
+int mr__processes_rank(void) {
+  mr__processes_lock();
+  int rank = process.rank;
+  mr__processes_unlock();
+  return rank;
+}
+
 static void parcels_add(mr__parcels_t *q, mr__parcel_t *p) {
   p->next = NULL;
   if (!q->first) q->last = &q->first;
@@ -170,7 +177,7 @@ void mr__group_fail(mr__group_t *g, int missing, const char *format, ...) {
 static void fail_without_memory(mr__group_t *g) {
   mr_diag_t why = {0};
   if (g->why.code < 0) return;
-  mr_no_memory(&why, "what rank %d sends", g->own);
+  mr_no_memory(&why, "what rank %d sends", process.rank);
   set_failed(g, -1, why.text);
   send_others(g, true, MR__PARCEL_FAIL, -1, 0, g->why.text);
 }
@@ -203,7 +210,10 @@ mr_err_t mr__group_join(const char *id, int rank, int size, double limit_s, mr__
     return mr_fail(diag, MR_ERR_CONFIG, "communicator %s: size %d, the other ranks have %d", id,
                    size, g->size);
   if (g->member[rank].job_rank >= 0)
-    return mr_fail(diag, MR_ERR_CONFIG, "communicator %s: rank %d has joined already", id, rank);
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "communicator %s: rank %d has joined already in place %d of %d, which rank %d "
+                   "asks for",
+                   id, g->member[rank].job_rank, rank, size, process.rank);
   g->own = rank, g->limit_s = limit_s < 1e8 ? limit_s : 1e8;
   g->member[rank].job_rank = process.rank;
   g->joined++;
@@ -441,9 +451,11 @@ static void take_join(const mr__head_t *h) {
   if (!g && e && h->epoch < e->n) return; /* this process has left it */
   if (!g && !(g = add_group(h->id, h->epoch, h->b))) return;
   if (g->size != h->b)
-    mr__group_fail(g, -1, "rank %d has size %d, the other ranks have %d", h->a, h->b, g->size);
+    mr__group_fail(g, -1, "rank %d has size %d, the other ranks have %d", (int)h->from, h->b,
+                   g->size);
   else if (g->member[h->a].job_rank >= 0)
-    mr__group_fail(g, -1, "two processes have joined as rank %d", h->a);
+    mr__group_fail(g, -1, "ranks %d and %d have both joined in place %d of %d",
+                   g->member[h->a].job_rank, (int)h->from, h->a, h->b);
   else
     g->member[h->a].job_rank = (int)h->from, g->joined++;
   pthread_cond_broadcast(&g->changed);

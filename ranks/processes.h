@@ -14,6 +14,7 @@ mr_err_t mr__processes_start(const mr__wire_ops_t *ops, mr__wire_t *w, int rank,
 /* mr_job_fail and mr_job_doing, of the process that was started. */
 void mr__processes_fail(const char *text);
 void mr__processes_doing(const char *what, int64_t step, mr_pace_t pace);
+int mr__processes_rank(void); /* in the job, of the process that was started */
 /* Waits until all ranks call it, up to the limit unless something has failed before; then ends the
    thread and closes the wire. */
 void mr__processes_stop(void);

@@ -106,7 +106,7 @@ static void long_work_that_stands_still_is_named_with_where(void **state) {
     const char *where;
   } rows[] = {{MR_PACE_BATCHES, "; rank 1 evaluates after step 7, batch 12 of 40 since"},
               {MR_PACE_TENSORS, "; rank 1 evaluates after step 7, tensor 12 of 40 since"},
-              {MR_PACE_VALUES, "; rank 1 evaluates after step 7 since"}};
+              {MR_PACE_VALUES, "; rank 1 evaluates after step 7, piece 12 of 40 since"}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     ranks_t t = ranks_of(SIZE, 600);
     t.cfg.silent_s = 60;

@@ -463,6 +463,54 @@ static void ranks_that_make_other_calls_are_reported(void **state) {
     says(end_rank(&t, r), -1, "all ranks must make the same calls in the same order");
 }
 
+/* ---- a communicator of some ranks, whose places are not the job's numbers ---- */
+
+enum { OF_JOB = 4 };
+typedef enum amiss { TWICE, OTHER_SIZE, OTHER_BYTES } amiss_t;
+static amiss_t amiss;
+
+/* Ranks 2 and 3 meet in a communicator of two places, of which something does not fit. */
+static void meet_amiss(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  const mr_collect_ops_t *ops = mr_job_collect(job);
+  mr_collect_t *c = NULL;
+  mr_diag_t diag = {0};
+  char bytes[8] = "", all[OF_JOB];
+  int place = rank - 2, last = rank == OF_JOB - 1;
+  if (place < 0) return;
+  said->code = ops->create(mr_device_default(), "half", amiss == TWICE ? 0 : place,
+                           amiss == OTHER_SIZE && last ? 3 : 2, 600, &c, &diag);
+  if (said->code >= 0 && amiss != OTHER_BYTES) ops->all_gather(c, 1, bytes, all);
+  if (said->code >= 0 && amiss == OTHER_BYTES && last) ops->receive(c, 0, 4, bytes);
+  if (said->code >= 0 && amiss == OTHER_BYTES && !last) ops->send(c, 1, 8, bytes);
+  if (said->code >= 0) said->code = ops->failed(c, &said->missing, &diag);
+  snprintf(said->text, sizeof said->text, "%.300s", diag.text);
+  if (c) ops->destroy(c);
+}
+
+/* Which of the two comes first decides who finds out. */
+static void sentences_have_the_numbers_of_the_job(void **state) {
+  static const char *const says_one_of[][4] = {
+      [TWICE] = {"ranks 2 and 3 have both joined in place 0 of 2",
+                 "ranks 3 and 2 have both joined in place 0 of 2",
+                 "rank 2 has joined already in place 0 of 2, which rank 3 asks for",
+                 "rank 3 has joined already in place 0 of 2, which rank 2 asks for"},
+      [OTHER_SIZE] = {"rank 3 has size 3, the other ranks have 2",
+                      "rank 2 has size 2, the other ranks have 3", "size 3, the other ranks have 2",
+                      "size 2, the other ranks have 3"},
+      [OTHER_BYTES] = {"a message of rank 2 has 8 bytes, where its receive by rank 3 expected 4"}};
+  for (amiss = TWICE; amiss <= OTHER_BYTES; amiss++) {
+    ranks_t t = ranks_of(OF_JOB, 600);
+    for (int r = 0; r < OF_JOB; r++) start_rank(&t, r, meet_amiss);
+    for (int r = 0; r < OF_JOB; r++) {
+      said_t said = end_rank(&t, r);
+      bool good = r < 2;
+      for (int k = 0; k < 4 && says_one_of[amiss][k]; k++)
+        good |= strstr(said.text, says_one_of[amiss][k]) != NULL;
+      if (!good) fail_msg("rank %d says: %s", r, said.text);
+    }
+  }
+}
+
 /* ---- what is refused ---- */
 
 static void open_fails(const mr_launch_t *l, const mr_job_cfg_t *cfg, mr_err_t code,
@@ -529,6 +577,7 @@ int main(void) {
       cmocka_unit_test(a_rank_that_leaves_out_a_call_is_named_by_all),
       cmocka_unit_test(an_abort_ends_the_calls_of_all_processes),
       cmocka_unit_test(ranks_that_make_other_calls_are_reported),
+      cmocka_unit_test(sentences_have_the_numbers_of_the_job),
       cmocka_unit_test(settings_that_do_not_fit_a_job_are_refused_by_a_sentence),
       cmocka_unit_test(without_a_launcher_ranks_are_threads),
       cmocka_unit_test(a_rank_of_a_process_needs_a_job),
