@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # What docs/operations.md says, by the files of examples/cluster and examples/k8s: a real Slurm of one node puts a job back
 # into its queue, the command of the systemd unit is stopped, reloaded and started as systemd does it, and so is that of the
-# Kubernetes job with its probes.  Each run ends with the ledger of an undisturbed one.  There is no systemd, container engine
-# or Kubernetes here: what they read is checked by systemd-analyze and as YAML, and what they do is done by hand.  Test
-# apps.refused is a container that has no io_uring, scripts/check-debian.sh runs the commands of the container file.  Needs
+# Kubernetes job with its probes.  Each run ends with the ledger of an undisturbed one.  A systemd
+# and a container of its own are scripts/check-systemd.sh; here their files are checked by systemd-analyze and as YAML, and what
+# they and Kubernetes do is done by hand.  scripts/check-debian.sh runs the commands of the container file.  Needs
 # build/release/millrace, or $MILLRACE; root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
