@@ -199,7 +199,9 @@ static mr_err_t predict_plan(mr_stage_t *s) {
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "the batches of input in lie on device %s, want them in the host's memory",
                          s->in_spec[0].device);
+  char model[MR_MODEL_TEXT];
   mr_err_t e = mr_train_inputs_read(v->checkpoint, &v->inputs, &why);
+  if (e >= 0 && !v->inputs.spec.n_fields) e = mr_train_state_model(v->checkpoint, model, &why);
   if (e >= 0 && !v->inputs.spec.n_fields)
     return mr_stage_fail(s, MR_ERR_DATA,
                          "%s: is of an earlier version and does not say which fields its model "

@@ -213,12 +213,24 @@ static mr_err_t load_tensor(const mr_safetensors_t *f, const char *path, const c
   return MR_OK;
 }
 
+static mr_err_t state_find_model(const mr_safetensors_t *f, const char *path, const char **text,
+                                 mr_diag_t *diag) {
+  *text = mr_safetensors_meta(f, "millrace.model");
+  if (*text) return MR_OK;
+  return mr_fail(
+      diag, MR_ERR_DATA,
+      "%s: not a checkpoint of train-step: metadata millrace.model is missing; weights of "
+      "another library, or exported ones, begin a run: train from=%s",
+      path, path);
+}
+
 /* Reads a whole number of the metadata, in [0,2^62) if decimal. */
 static mr_err_t load_number(const mr_safetensors_t *f, const char *path, const char *word, int base,
                             uint64_t *out, mr_diag_t *diag) {
   char name[64], *end = NULL;
   snprintf(name, sizeof name, "millrace.%s", word);
-  const char *text = mr_safetensors_meta(f, name);
+  const char *text = mr_safetensors_meta(f, name), *model;
+  if (!text) MR_TRY(state_find_model(f, path, &model, diag));
   *out = text ? strtoull(text, &end, base) : 0;
   if (!text || end == text || *end || text[0] == '-' || (base == 10 && *out >> 62))
     return mr_fail(diag, MR_ERR_DATA, "%s: metadata %s is %s, want a whole number", path, name,
@@ -374,14 +386,6 @@ mr_err_t mr_train_state_text(const char *path, const char *name, char *text, siz
   if (!fits) *text = 0;
   mr_safetensors_close(f);
   return MR_OK;
-}
-
-static mr_err_t state_find_model(const mr_safetensors_t *f, const char *path, const char **text,
-                                 mr_diag_t *diag) {
-  *text = mr_safetensors_meta(f, "millrace.model");
-  if (*text) return MR_OK;
-  return mr_fail(diag, MR_ERR_DATA,
-                 "%s: not a checkpoint of train-step: metadata millrace.model is missing", path);
 }
 
 mr_err_t mr_train_state_model(const char *path, char *text, mr_diag_t *diag) {

@@ -3,10 +3,13 @@
    order of the batches, so the sums do not depend on timing. */
 #include "stages/train/tally.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/pace.h"
+#include "pipeline/care.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/fields.h"
 
@@ -84,6 +87,7 @@ static mr_err_t tally_count(evaluation_t *v, const flight_t *f, const mr_eval_ro
     if (r->counts[i] == 0) continue;
     t->records++;
     t->losses += (double)r->losses[i];
+    if (!isfinite(r->losses[i]) && t->odd++ == 0) t->first_odd = f->b->key[i] & ~MR_KEY_SKIPPED;
     for (int k = 0; k < t->loss->n_metrics; k++) t->metric[k] += (double)r->metric[k][i];
     if (!t->n_classes || !truth) continue;
     int guess = (int)r->guess[i];
@@ -154,6 +158,17 @@ static mr_err_t tally_evaluate(evaluation_t *v) {
   return MR_OK;
 }
 
+/* Sums over such records say nothing, and guesses of scores that are no numbers are of class 0. */
+static void notice_odd(const evaluation_t *v) {
+  const mr_tally_t *t = v->tally;
+  if (!t->odd) return;
+  mr_notice(
+      "%s: the loss of %" PRId64 " of %" PRId64 " records is not finite, first of record %" PRIu64
+      ": the weights, or the records' values, are not numbers that the model can compute with, "
+      "and their guesses mean nothing",
+      v->s->name, t->odd, t->records, t->first_odd);
+}
+
 mr_err_t mr_train_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const mr_params_t *params,
                            mr_tally_t *tally) {
   evaluation_t v = {.s = s, .port = port, .step = step, .params = params, .tally = tally};
@@ -162,6 +177,7 @@ mr_err_t mr_train_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const 
   mr_err_t read = e < 0 ? e : read_rows(&v, 0);
   if (e < 0) (void)read_rows(&v, 0); /* e is the failure to tell */
   while (v.read < v.begun) tally_release(&v);
+  if (read == MR_OK) notice_odd(&v);
   return read < 0 ? read : e;
 }
 

@@ -15,6 +15,8 @@ typedef struct mr_tally {
   bool stopped;                           /* by an orderly stop: the counts are incomplete */
   int64_t records;                        /* records that count */
   double losses, metric[MR_LOSS_METRICS]; /* sums over these */
+  int64_t odd;                            /* of these, records whose loss is not finite */
+  uint64_t first_odd;                     /* the id of the first */
   mr_stream_at_t at;                      /* after the last batch read, if it was right before */
   int64_t n_classes;                      /* 0: the loss predicts no class */
   mr_confused_t *confused; /* [room] heap: cells of the confusion matrix, found by hashing; free
@@ -27,9 +29,10 @@ typedef struct mr_tally {
 } mr_tally_t;
 
 /* Reads port up to the end of an epoch, or of the stream, and counts; step takes the port's
-   batches.  Blocks.  tally: zero but for loss, aligned, at and wrong; the caller ends it with
-   mr_tally_fini, also after a failure.  MR_OK.  MR_END if the stream ended and no record counted,
-   or if an orderly stop was requested meanwhile (tally->stopped).  Or a failure. */
+   batches.  Blocks.  A notice tells of records whose loss is not finite.  tally: zero but for loss,
+   aligned, at and wrong; the caller ends it with mr_tally_fini, also after a failure.  MR_OK.
+   MR_END if the stream ended and no record counted, or if an orderly stop was requested meanwhile
+   (tally->stopped).  Or a failure. */
 mr_err_t mr_train_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const mr_params_t *params,
                            mr_tally_t *tally);
 

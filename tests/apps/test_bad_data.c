@@ -44,6 +44,9 @@ static int setup(void **state) {
   assert_int_equal(mr_npy_save("numbers/y.npy", MR_F32, 1, rows, y, NULL), MR_OK);
   x[4 * 7 + 2] = NAN;
   assert_int_equal(mr_npy_save("nan.npy", MR_F32, 2, rows, x, NULL), MR_OK);
+  assert_int_equal(mr_make_folder("nans", NULL), MR_OK);
+  assert_int_equal(mr_npy_save("nans/x.npy", MR_F32, 2, rows, x, NULL), MR_OK);
+  assert_int_equal(mr_npy_save("nans/y.npy", MR_F32, 1, rows, y, NULL), MR_OK);
   RUN(&p, "train", "photos", "--run-dir", "of-photos", SMALL);
   expect(0, "");
   RUN(&p, "train", "numbers", "--run-dir", "of-numbers", "--steps", "2", "hidden=8", "threads=1");
@@ -130,6 +133,30 @@ static void a_score_that_is_nan_ends_predict_with_its_record(void **state) {
                          "values, are not numbers that the model can compute with"));
 }
 
+static void a_loss_that_is_nan_is_said_by_eval_with_its_record(void **state) {
+  RUN(&p, "run",
+      "npy fields=x:nans/x.npy,y:nans/y.npy ! sequential epochs=1 ! batch 4 ! eval-step "
+      "of-numbers/checkpoints/latest ! progress");
+  expect(0, "eval-step: the loss of 1 of ");
+  assert_non_null(strstr(p.err, "is not finite, first of record 7: the weights, or the records'"));
+  RUN(&p, "eval", "of-numbers");
+  assert_null(strstr(p.err, "not finite"));
+}
+
+static void weights_alone_are_no_checkpoint(void **state) {
+  static const float one[4];
+  const mr_st_tensor_t odd = {"head.weight", MR_F32, 1, {4}, one};
+  assert_int_equal(mr_safetensors_write("alone.safetensors", &odd, 1, NULL, 0, NULL), MR_OK);
+  static const char said[] =
+      "alone.safetensors: not a checkpoint of train-step: metadata "
+      "millrace.model is missing; weights of another library, or exported "
+      "ones, begin a run: train from=alone.safetensors";
+  RUN(&p, "predict", "alone.safetensors", "nan.npy");
+  expect(1, said);
+  RUN(&p, "eval", "alone.safetensors");
+  expect(1, said);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_empty_class_is_refused_by_its_folder),
@@ -139,6 +166,8 @@ int main(void) {
       cmocka_unit_test(weights_that_fit_nothing_name_the_three_nearest),
       cmocka_unit_test(weights_of_another_width_are_refused_with_both),
       cmocka_unit_test(a_score_that_is_nan_ends_predict_with_its_record),
+      cmocka_unit_test(a_loss_that_is_nan_is_said_by_eval_with_its_record),
+      cmocka_unit_test(weights_alone_are_no_checkpoint),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
