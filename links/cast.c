@@ -12,7 +12,7 @@
 enum {
   SUBSCRIBERS = 256,
   REQUEST_MAX = 256, /* longest accepted frame */
-  WELCOME_MAX = 32 << 10,
+  WELCOME_MAX = MR__LINK_TOKEN + MR__LINK_SPEC,
   WAITING_MOST = 4,  /* messages queued for one subscriber; more are dropped */
   PRESENT_MS = 5000, /* silence after which a subscriber counts as gone */
   PER_PUMP = 1024,   /* requests read before buffers get their turn */
@@ -58,6 +58,8 @@ static mr_err_t cast_write_welcome(mr_cast_t *c, const mr_spec_t *spec, mr_diag_
   MR_TRY(mr__link_spec_carry(spec, c->welcome + MR__LINK_TOKEN, &n, &back, &names, diag));
   free(names);
   c->n_welcome = MR__LINK_TOKEN + n;
+  char *less = realloc(c->welcome, c->n_welcome);
+  if (less) c->welcome = less;
   return MR_OK;
 }
 

@@ -65,11 +65,13 @@ static mr_link_t *open_any(const mr_link_cfg_t *cfg, bool out, int64_t longest, 
 
 /* Keeps the spec with a copy of its dataset, made through the bytes that the peer gets. */
 static mr_err_t link_keep_spec(mr_link_t *l, const mr_spec_t *spec, mr_diag_t *diag) {
-  char wire[SHORT_MESSAGE / 2 - MR__LINK_TOKEN]; /* as a WELCOME has room for */
-  size_t n = sizeof wire;
-  MR_TRY(mr__link_spec_carry(spec, wire, &n, &l->spec, &l->names, diag));
-  l->have_spec = true;
-  return MR_OK;
+  size_t n = MR__LINK_SPEC;
+  char *wire = malloc(n);
+  if (!wire) return mr_no_memory(diag, "a link");
+  mr_err_t e = mr__link_spec_carry(spec, wire, &n, &l->spec, &l->names, diag);
+  free(wire);
+  l->have_spec = e >= 0;
+  return e;
 }
 
 mr_link_t *mr_link_open_out(const mr_link_cfg_t *cfg, const mr_spec_t *spec, int64_t first,
@@ -88,7 +90,7 @@ mr_link_t *mr_link_open_out(const mr_link_cfg_t *cfg, const mr_spec_t *spec, int
 
 mr_link_t *mr_link_open_in(const mr_link_cfg_t *cfg, const mr_spec_t *want,
                            const mr_link_point_t *point, mr_diag_t *diag) {
-  size_t bytes = want ? mr__slot_of(want).bytes : (size_t)1 << 30;
+  size_t bytes = want ? mr__slot_of(want).bytes + mr__link_spec_bytes(want) : (size_t)1 << 30;
   if (point && (point->number < 0 || point->number > MR_LINK_NUMBER_MAX || point->position < 0 ||
                 point->position > MR_LINK_POSITION_MAX))
     return mr_fail(diag, MR_ERR_CONFIG,
@@ -160,9 +162,12 @@ static size_t put_frame(mr_link_t *l, char *at, mr__link_kind_t kind, int64_t nu
 }
 
 bool mr__link_say(mr_link_t *l, mr__link_kind_t kind, int64_t number, const void *body, size_t n) {
-  char at[SHORT_MESSAGE];
-  if (!mr__socket_send(&l->k, false, at, put_frame(l, at, kind, number, body, n), NULL, 0))
-    return false;
+  char little[512], *at = little;
+  if (sizeof(mr__link_head_t) + n > sizeof little) at = malloc(sizeof(mr__link_head_t) + n);
+  bool sent =
+      at && mr__socket_send(&l->k, false, at, put_frame(l, at, kind, number, body, n), NULL, 0);
+  if (at != little) free(at);
+  if (!sent) return false;
   l->said_ms = mr__link_now_ms();
   return true;
 }

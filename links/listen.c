@@ -61,15 +61,18 @@ static bool listen_keep_spec(mr_listen_t *l, const void *bytes, size_t n) {
 }
 
 static bool want_spec(mr_listen_t *l, const mr_spec_t *want) {
-  char wire[SHORT / 2];
-  size_t n = want ? mr__link_spec_write(want, wire, sizeof wire) : 0;
-  return !want || (n && listen_keep_spec(l, wire, n) && l->have_spec);
+  if (!want) return true;
+  char *wire = malloc(MR__LINK_SPEC);
+  size_t n = wire ? mr__link_spec_write(want, wire, MR__LINK_SPEC) : 0;
+  bool kept = n && listen_keep_spec(l, wire, n) && l->have_spec;
+  free(wire);
+  return kept;
 }
 
 mr_listen_t *mr_listen_open(const mr_link_cfg_t *cfg, const mr_spec_t *want, int64_t first,
                             mr_diag_t *diag) {
   mr_link_cfg_t comes = *cfg;
-  size_t bytes = want ? mr__slot_of(want).bytes : (size_t)1 << 30;
+  size_t bytes = want ? mr__slot_of(want).bytes + mr__link_spec_bytes(want) : (size_t)1 << 30;
   mr_listen_t *l = calloc(1, sizeof *l);
   if (!l) return mr_no_memory(diag, "a subscriber"), NULL;
   comes.bind = false;

@@ -104,11 +104,14 @@ static void note_acknowledged(mr_link_t *l, int64_t released, int64_t committed)
 }
 
 static bool send_welcome(mr_link_t *l, bool shares) {
-  char body[32 << 10];
-  memset(body, 0, MR__LINK_TOKEN);
+  size_t room = mr__link_spec_bytes(&l->spec);
+  char *body = calloc(1, MR__LINK_TOKEN + room);
+  if (!body) return false;
   if (shares) mr__share_token(l->share, body);
-  size_t n = mr__link_spec_write(&l->spec, body + MR__LINK_TOKEN, sizeof body - MR__LINK_TOKEN);
-  return mr__link_say(l, MR__LINK_WELCOME, l->sent, body, MR__LINK_TOKEN + n);
+  size_t n = mr__link_spec_write(&l->spec, body + MR__LINK_TOKEN, room);
+  bool said = mr__link_say(l, MR__LINK_WELCOME, l->sent, body, MR__LINK_TOKEN + n);
+  free(body);
+  return said;
 }
 
 static bool same_point(const mr_link_point_t *a, const mr_link_point_t *b) {

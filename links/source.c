@@ -52,10 +52,9 @@ static const mr_opt_t source_opts[] = {
     {0}};
 
 mr_err_t mr__source_keep_spec(mr_stage_t *s, const mr_spec_t *spec) {
-  enum { ROOM = 256 << 10 }; /* more than a message has room for */
   source_t *t = s->state;
-  void *wire = malloc(ROOM);
-  size_t n = wire ? mr__link_spec_write(spec, wire, ROOM) : 0;
+  void *wire = malloc(MR__LINK_SPEC);
+  size_t n = wire ? mr__link_spec_write(spec, wire, MR__LINK_SPEC) : 0;
   free(t->names), t->names = NULL;
   bool good = n && mr__link_spec_read(wire, n, &s->out_spec[0], &t->names);
   free(wire);

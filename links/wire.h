@@ -130,6 +130,9 @@ bool mr__link_labels_fit(const void *label, int n, const mr_spec_t *spec, int f)
    as it may have; *rows: the rows of all records. */
 bool mr__link_offsets_fit(const void *offset, int n, const mr_field_t *field, int64_t *rows);
 
+enum { MR__LINK_SPEC = 4 << 20 }; /* most bytes of a spec, with the names of its classes */
+/* Returns how many bytes the spec takes, with what is written before it in a message or more. */
+size_t mr__link_spec_bytes(const mr_spec_t *spec);
 /* Writes a spec into out[0,cap) and returns its bytes; 0 if it does not fit or is not of BATCHES or
    BYTES. */
 size_t mr__link_spec_write(const mr_spec_t *spec, void *out, size_t cap);

@@ -26,7 +26,7 @@ _Static_assert(sizeof(field_wire_t) == 136, "a field is 136 bytes on the wire");
 /* Where the names of a field's classes are.  Ends that do not know of them take the byte for 0. */
 typedef enum named { NO_NAMES, DATASET_NAMES, OWN_NAMES, NAMED_N } named_t;
 
-enum { CLASSES_MAX = 1000 };
+enum { CLASSES_MAX = 100000 };
 #define BYTES_MAX (INT64_C(8) << 30) /* of a buffer */
 
 /* ---- writing ---- */
@@ -67,6 +67,21 @@ static field_wire_t wire_spec_field_of(const mr_field_t *f, const mr_dataset_t *
   memcpy(w.mean, f->mean, sizeof w.mean);
   memcpy(w.std, f->std, sizeof w.std);
   return w;
+}
+
+static size_t names_bytes(const mr_classes_t *c) {
+  size_t n = 0;
+  for (int i = 0; i < c->n; i++) n += strlen(c->name[i]) + 1;
+  return n;
+}
+
+size_t mr__link_spec_bytes(const mr_spec_t *spec) {
+  const mr_classes_t of_dataset = dataset_classes(spec->dataset);
+  size_t n = 4096 + (size_t)spec->n_fields * sizeof(field_wire_t) + names_bytes(&of_dataset);
+  if (spec->dataset && spec->dataset->origin) n += strlen(spec->dataset->origin);
+  for (int f = 0; f < spec->n_fields; f++)
+    if (spec->field[f].classes) n += names_bytes(spec->field[f].classes);
+  return n;
 }
 
 size_t mr__link_spec_write(const mr_spec_t *spec, void *out, size_t cap) {
@@ -247,7 +262,7 @@ mr_err_t mr__link_spec_carry(const mr_spec_t *spec, void *out, size_t *n, mr_spe
   if (*n && mr__link_spec_read(out, *n, back, names)) return MR_OK;
   return mr_fail(diag, MR_ERR_SHAPE,
                  "a link cannot carry %s: want at most 8 GiB, a state of at most %d numbers (here "
-                 "%d) and at most %d names of classes (here %d) of 32 KB together",
+                 "%d) and at most %d names of classes (here %d) of 4 MiB together",
                  text, MR_LINK_WORDS, spec->n_words, CLASSES_MAX, most_names(spec));
 }
 

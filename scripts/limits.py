@@ -34,7 +34,7 @@ ROWS = [
      'a whole number', 'pipeline/opt.c'),
     ('column-words', 'different words of a column of a table that are classes; fewer where a file has many columns or nearly all differ',
      'MR_TABLE_WORDS_MAX', 'loaders/formats/table_scan.h', 0, '10,000 different words', 'loaders/formats/table.c'),
-    ('link-classes', 'names of classes of a stream that leaves the process, of 32 KB together', 'CLASSES_MAX', 'links/wire_spec.c', 0,
+    ('link-classes', 'names of classes of a stream that leaves the process, of 4 MiB together', 'CLASSES_MAX', 'links/wire_spec.c', 0,
      'names of classes (here', 'links/wire_spec.c'),
     ('labels', 'labels that `filter` keeps', 'VALUES_MAX', 'loaders/orders/filter.c', 0, 'want up to %d whole numbers',
      'loaders/orders/filter.c'),

@@ -267,6 +267,45 @@ static void all_runs_of_a_folder_are_listed(void **state) {
   assert_int_equal(lines, 1 + RUNS);
 }
 
+/* A file of numpy's format 1.0 with these bytes, all zeros. */
+static void make_npy(const char *name, const char *dtype, const char *shape, size_t bytes) {
+  char file[96], head[128] = {0};
+  snprintf(file, sizeof file, "%s/%s", dir, name);
+  int n = snprintf(head, sizeof head,
+                   "\x93NUMPY\x01%cv%c{'descr': '%s', 'fortran_order': False, 'shape': %s, }", 0, 0,
+                   dtype, shape);
+  memset(head + n, ' ', sizeof head - (size_t)n);
+  head[sizeof head - 1] = '\n';
+  FILE *f = fopen(file, "w");
+  assert_non_null(f);
+  fwrite(head, 1, sizeof head, f);
+  for (size_t i = 0; i < bytes; i++) putc(0, f);
+  assert_int_equal(fclose(f), 0);
+}
+
+static void as_many_names_of_classes_cross_a_link_as_a_source_may_have(void **state) {
+  char file[96];
+  snprintf(file, sizeof file, "%s/names.txt", dir);
+  FILE *f = fopen(file, "w");
+  assert_non_null(f);
+  for (int i = 0; i < 100000; i++) fprintf(f, "class number %d\n", i);
+  assert_int_equal(fclose(f), 0);
+  make_npy("x.npy", "|u1", "(16, 2, 2, 3)", 192);
+  make_npy("y.npy", "<i4", "(16,)", 64);
+  snprintf(file, sizeof file, "%s/link.mr", dir);
+  f = fopen(file, "w");
+  assert_non_null(f);
+  fprintf(f,
+          "process a { npy images=%s/x.npy labels=%s/y.npy classes=100000 names=%s/names.txt ! "
+          "batch 8 name=b }\nprocess z { null name=n }\nb. ! n.\n",
+          dir, dir, dir);
+  assert_int_equal(fclose(f), 0);
+  RUN(&p, "run", file);
+  if (strstr(p.err, "Not built in") || strstr(p.err, "built without")) skip();
+  if (p.status || !strstr(p.out, "2 batches, 16 records"))
+    fail_msg("%d %s%s", p.status, p.out, p.err);
+}
+
 static void a_model_has_as_many_layers_as_its_setting_says(void **state) {
   static const char *const said[] = {"layers=1024", "layers=1025"};
   for (int i = 0; i < 2; i++) {
@@ -290,6 +329,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_limit_of_the_document_works_and_one_more_gets_the_sentence),
       cmocka_unit_test(all_runs_of_a_folder_are_listed),
+      cmocka_unit_test(as_many_names_of_classes_cross_a_link_as_a_source_may_have),
       cmocka_unit_test(a_model_has_as_many_layers_as_its_setting_says),
   };
   int failed = cmocka_run_group_tests(tests, setup, teardown);
