@@ -54,6 +54,7 @@ typedef struct parts {
   mr_placement_t *at; /* heap [of->n] */
   int *updates;       /* heap [of->n]: the rank that does; NULL: each rank updates what it has */
   mr_aval_t *slots;   /* heap [of->n]: of a slot, where it is cut further; NULL: as `part` */
+  bool values;        /* a rank has values of those alone that it updates */
 } parts_t;
 
 static void print_part(const parts_t *s, int i) {
@@ -75,6 +76,7 @@ static mr_err_t find_updates(parts_t *s, mr_train_config_t t, mr_diag_t *diag) {
     return s->slots ? mr_train_cut_slots(&t, s->of, s->slots, diag)
                     : mr_no_memory(diag, "the slots of ranks");
   }
+  s->values = t.zero == 3;
   s->updates = calloc((size_t)s->of->n + 1, sizeof *s->updates);
   if (!s->updates) return mr_no_memory(diag, "the shares of ranks");
   for (t.rank = t.ranks - 1; t.rank >= 0; t.rank--) { /* of those with parts of it the first */
@@ -101,7 +103,9 @@ static void print_parts(const parts_t *s) {
   }
   group_digits(n, count[0]), group_digits(all, count[1]), group_digits(largest, most);
   printf("total: a rank has %s of %s elements\n", count[0], count[1]);
-  if (s->updates || s->slots) printf("slots: a rank has those of at most %s elements\n", most);
+  if (s->updates || s->slots)
+    printf("%s: a rank has those of at most %s elements\n",
+           s->values ? "values and slots" : "slots", most);
 }
 
 /* The table of what a rank has. */
@@ -109,7 +113,7 @@ static mr_err_t summary_print_parts(const mr_args_t *a, mr_model_job_t *job, con
                                     mr_diag_t *diag) {
   mr_mesh_t m;
   mr_diag_t why = {0};
-  parts_t s = {&m, p, NULL, NULL, NULL, NULL};
+  parts_t s = {&m, p, NULL, NULL, NULL, NULL, false};
   MR_TRY(mr_mesh_arg(a, &m, diag));
   MR_TRY(mr_mesh_arg_step(a, &m, false, job, diag));
   const mr_train_config_t t = {.mesh = &m,
@@ -120,7 +124,8 @@ static mr_err_t summary_print_parts(const mr_args_t *a, mr_model_job_t *job, con
   s.part = calloc((size_t)p->n + 1, sizeof *s.part);
   s.at = calloc((size_t)p->n + 1, sizeof *s.at);
   mr_err_t e = s.part && s.at ? MR_OK : mr_no_memory(&why, "placements");
-  if (job->train.pipeline.stages) job->train.zero = 0; /* ranks with stages have shares anyway */
+  if (job->train.pipeline.stages && job->train.zero < 3)
+    job->train.zero = 0; /* ranks with stages have shares anyway */
   if (e >= 0 && job->train.zero) e = mr_train_parts_check(&job->train, &why);
   if (e >= 0) e = mr_train_cut_parts(&t, p, s.part, s.at, &why);
   if (e >= 0) e = find_updates(&s, job->train, &why);

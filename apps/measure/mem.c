@@ -140,7 +140,8 @@ static mr_err_t name_held(job_t *j, const mr_model_job_t *m, const mr_params_t *
 static mr_err_t find_causes(job_t *j, mr_diag_t *diag) {
   const mr_fn_t *f = mr_exec_fn(j->x);
   const mr_var_t *loss = j->update ? mr_train_loss_of(f) : f->n_out > 1 ? f->out[0] : NULL;
-  return mr_mem_causes_find(&j->causes, j->x, &(mr_mem_parts_t){loss, j->update, MR_OPTIM_POSTED},
+  return mr_mem_causes_find(&j->causes, j->x,
+                            &(mr_mem_parts_t){loss, j->update, MR_OPTIM_POSTED, MR_OPTIM_GATHERED},
                             diag);
 }
 

@@ -88,7 +88,7 @@ static void list_choices(search_t *s) {
     for (int64_t parts = parts_for(s->devices / k), i = 0; i < 3; i++, parts *= 2)
       if (k <= MR_PIPELINE_STAGES && parts <= MR_PIPELINE_PARTS && s->batch % parts == 0)
         add_choice(s, 1, 0, k, parts);
-    for (int zero = 0; zero <= (k < s->devices ? MR_ZERO_MOST : 0); zero++)
+    for (int zero = 0; zero <= (k < s->devices ? MR_ZERO_OF_PARTS : 0); zero++)
       add_choice(s, k, zero, 0, 0);
     int data = s->devices / k; /* stages of columns and rows, with microbatches alone */
     for (int stages = 2; stages <= data && stages <= MR_PIPELINE_STAGES; stages++) {
@@ -117,9 +117,10 @@ static mr_err_t count_rank(const search_t *s, choice_t *c, mr_model_job_t *job, 
                            .step = true};
   const char *update = job->train.optim.def->name;
   if (e >= 0)
-    e = mr_mem_causes_find(
-        &causes, x, &(mr_mem_parts_t){mr_train_loss_of(mr_exec_fn(x)), update, MR_OPTIM_POSTED},
-        diag);
+    e = mr_mem_causes_find(&causes, x,
+                           &(mr_mem_parts_t){mr_train_loss_of(mr_exec_fn(x)), update,
+                                             MR_OPTIM_POSTED, MR_OPTIM_GATHERED},
+                           diag);
   if (e >= 0) {
     int n = mr_train_held(&of, held);
     size_t bytes = mr_exec_peak_bytes(x) + causes.constants + causes.outputs;

@@ -122,8 +122,10 @@ static bool is_cast(const mr_var_t *v) {
   }
 }
 
-/* Whether v, behind the forward pass, was received or is put together to be sent. */
+/* Whether v, behind the forward pass, was received or is put together to be sent; or in any pass,
+   if it is a value that others have. */
 static bool is_exchanged(const finder_t *s, const mr_var_t *v) {
+  if (in_scope(v->def, s->parts->gathered)) return true;
   if (of_forward(s, v->def)) return false;
   return v->def->op->collective || (only_moves(v->def) && s->to_send[v->id]);
 }

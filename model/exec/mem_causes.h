@@ -33,6 +33,8 @@ typedef struct mr_mem_parts {
   const char *posted;   /* where an equation has this scope, those are the ends of the forward pass
                            instead of loss, which ranks learn by an exchange of gradients too; NULL:
                            none has */
+  const char *gathered; /* the scope of what brings values that other ranks have, in any pass: an
+                           exchange; NULL: nothing does */
 } mr_mem_parts_t;
 
 typedef struct mr_mem_causes {

@@ -231,6 +231,28 @@ mr_var_t *mr__exchange_own(const mr__exchange_t *x, int c, mr_var_t *const *arra
   return exchange_join(f, append_elements(x, flat, from, to, row, 0), row);
 }
 
+mr_var_t *mr__exchange_sum_each(mr_fn_t *f, const mr_optim_ranks_t *ranks, const int *share,
+                                mr_var_t *const *mine, int turn) {
+  int most = 1, n = share[ranks->rank + 1] - share[ranks->rank];
+  mr_var_t *sum = NULL;
+  for (int r = 0; r < ranks->size; r++)
+    if (share[r + 1] - share[r] > most) most = share[r + 1] - share[r];
+  mr_var_t **own = mr_mem_take(&f->mem, (size_t)(n + 1) * sizeof *own);
+  for (int i = 0; own && i < n; i++) own[i] = mr_lax_reshape_to(f, mine[i], 1);
+  const mr_aval_t none = mr_aval_of(MR_F64, most - n);
+  if (own && n < most) own[n++] = mr_lax_full(f, &none, 0);
+  mr_var_t *all =
+      own ? mr_lax_all_gather(f, exchange_join(f, n, own), ranks->axis, ranks->size) : NULL;
+  if (all) mr_attr_set(f, all->def, mr_attr_int(MR_TURN, turn));
+  for (int r = 0; all && r < ranks->size; r++)
+    for (int i = 0; i < share[r + 1] - share[r]; i++) {
+      mr_var_t *v = mr_lax_slice(f, all, (int64_t[]){r, i}, (int64_t[]){r + 1, i + 1});
+      v = mr_lax_reshape(f, v, 0, NULL);
+      sum = sum ? mr_lax_add(f, sum, v) : v;
+    }
+  return sum;
+}
+
 /* ---- order ---- */
 
 /* An equation and the place behind which it belongs. */

@@ -75,6 +75,12 @@ mr_var_t *mr__exchange_whole(const mr__exchange_t *x, int i, const mr_aval_t *av
    that lie in the share; NULL if it has none. */
 mr_var_t *mr__exchange_own(const mr__exchange_t *x, int c, mr_var_t *const *array);
 
+/* Returns f64[], the sum of a number of each array in their order: mine[share[rank+1]-share[rank]],
+   f64[], are this rank's.  turn: another one for each such call of a graph, since a rank without
+   arrays gives the same zeros in all. */
+mr_var_t *mr__exchange_sum_each(mr_fn_t *f, const mr_optim_ranks_t *ranks, const int *share,
+                                mr_var_t *const *mine, int turn);
+
 /* Moves equations [from,n_eqn) to the first place at which their operands exist, collectives behind
    those before them, so that values which they read need not wait.  f->diag on failure. */
 mr_err_t mr__exchange_early(mr_fn_t *f, int from);

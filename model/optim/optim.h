@@ -21,6 +21,9 @@ enum { MR_OPTIM_SLOTS = 2 };   /* the most slots of an optimizer */
    forward pass, before an exchange in which gradients go too. */
 #define MR_OPTIM_POSTED "exchange/posted"
 
+/* The scope of what brings a rank the values of parameters that others have. */
+#define MR_OPTIM_GATHERED "exchange/gathered"
+
 typedef struct mr_optim_def mr_optim_def_t;
 
 typedef struct mr_optim {
@@ -85,7 +88,8 @@ typedef struct mr_optim_ranks {
   /* 0: each rank updates all parameters.  1: a rank updates its share of them, for which alone it
      has slots and an average, and receives the others' new values.  2: the same, and a gradient
      goes to the rank that updates it as soon as the backward pass of a rank's last part has made
-     it. */
+     it.  3: the same, and a rank has the values of its share alone: those of others come before
+     each pass of each part that reads them. */
   int zero;
   /* Each rank computes a stage of parts instead of whole parts.  size is a multiple of the stages:
      that many pipelines share the parts, as ranks without stages do, and rank r has stage r / P of
@@ -163,7 +167,7 @@ int mr_optim_sets(const mr_optim_t *o);
 
    With loss->ranks and zero >= 1 slots and average are those of the rank's share alone, of
    parameters [mr_optim_share_from(rank), mr_optim_share_from(rank + 1)), or with a pipeline such a
-   share of those of its stage.
+   share of those of its stage.  With zero = 3 so are the p of inputs and results.
 
    MR_OK: the caller destroys *out.  Errors: those of mr_optim_check; MR_ERR_CONFIG for no parts, a
    tree of a number of parts that is no power of two, more ranks than parts, ranks without a tree,

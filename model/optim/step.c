@@ -24,6 +24,10 @@ static mr_err_t run_parts(mr__optim_step_t *s) {
   mr_var_t **all = mr_mem_take(&s->g->mem, (size_t)(n * s->n_out) * sizeof *all);
   mr__optim_sums_t sums = {0};
   if (s->loss->ranks && s->loss->ranks->pipeline) return mr__optim_run_stage(s);
+  if (s->loss->ranks && s->loss->ranks->zero >= 3) {
+    MR_TRY(mr__optim_run_gathered(s, all));
+    return mr__optim_exchange(s, all, &sums);
+  }
   for (int k = s->from; k < s->to; k++) {
     mr_var_t **grad = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof *grad);
     MR_TRY(mr__optim_run_part(s, k, all + (k - s->from) * s->n_out, grad));
@@ -52,7 +56,7 @@ static mr_var_t *divide_by_scale(mr__optim_step_t *s, mr_var_t *v) {
 
 /* The scalar v in the dtype of parameter i. */
 static mr_var_t *as_parameter(mr__optim_step_t *s, int i, mr_var_t *v) {
-  return mr_lax_convert(s->g, v, s->p[i]->aval.dtype);
+  return mr_lax_convert(s->g, v, mr__optim_aval(s, i)->dtype);
 }
 
 /* Divides the gradients by a dynamic scale.  This comes before their norm, whose squares would
@@ -157,8 +161,8 @@ static mr_var_t *select_if_applied(mr__optim_step_t *s, mr_var_t *apply, mr_var_
 /* Leaves parameter i as it is, with what is kept for it. */
 static void keep_one(mr__optim_step_t *s, int i, mr_var_t **next) {
   int sets = 1 + s->o->def->n_slots, each = s->hi - s->lo;
-  mr_var_t **later = next + s->n + i - s->lo;
-  next[i] = s->p[i];
+  mr_var_t **later = next + s->p_hi - s->p_lo + i - s->lo;
+  next[i - s->p_lo] = s->p[i];
   for (int k = 1; k < sets; k++) later[(k - 1) * each] = s->slot[k - 1][i - s->lo];
   if (s->o->ema > 0) later[(sets - 1) * each] = s->average[i - s->lo];
 }
@@ -167,14 +171,14 @@ static void keep_one(mr__optim_step_t *s, int i, mr_var_t **next) {
 static mr_err_t update_one(mr__optim_step_t *s, int i, mr_var_t *scale, mr_var_t *apply,
                            mr_var_t **next) {
   int sets = 1 + s->o->def->n_slots, each = s->hi - s->lo;
-  mr_var_t **later = next + s->n + i - s->lo;
+  mr_var_t **later = next + s->p_hi - s->p_lo + i - s->lo;
   mr_optim_in_t in = step_in(s, i, scale);
   mr_var_t *then[1 + MR_OPTIM_SLOTS];
   mr_var_t *select = s->o->def->chooses ? NULL : apply;
   if (s->o->def->chooses) in.apply = apply;
   MR_TRY(step_apply(s, i, &in, then));
   for (int k = 0; k < sets; k++)
-    *(k ? &later[(k - 1) * each] : &next[i]) =
+    *(k ? &later[(k - 1) * each] : &next[i - s->p_lo]) =
         select_if_applied(s, select, k ? in.slot[k - 1] : in.p, then[k]);
   if (s->o->ema > 0) {
     mr_var_t *was = s->average[i - s->lo];
@@ -258,12 +262,13 @@ static mr_err_t step_update(mr__optim_step_t *s, mr_var_t **next) {
       keep_one(s, i, next);
     else
       MR_TRY(update_one(s, i, scale, apply, next));
-  if (s->share) mr__optim_take_updates(s, next);
+  if (s->share && s->p_hi - s->p_lo == s->n) mr__optim_take_updates(s, next);
   return s->g->diag.code;
 }
 
 static mr_err_t step_build(mr__optim_step_t *s) {
-  int n = s->n_out + 1 + s->n_scale + s->n_fp8 + s->n + (mr_optim_sets(s->o) - 1) * (s->hi - s->lo);
+  int n = s->n_out + 1 + s->n_scale + s->n_fp8 + s->p_hi - s->p_lo +
+          (mr_optim_sets(s->o) - 1) * (s->hi - s->lo);
   s->out = mr_mem_take(&s->g->mem, (size_t)n * sizeof *s->out);
   mr__optim_inputs(s);
   MR_TRY(run_parts(s));
@@ -414,7 +419,7 @@ static int64_t elements_of_parameter(const void *arg, int i) {
 /* Sets which parameters are updated. */
 static mr_err_t step_set_share(mr__optim_step_t *s) {
   const mr_optim_ranks_t *r = s->loss->ranks;
-  s->hi = s->n;
+  s->hi = s->p_hi = s->n;
   if (!r || !r->zero) return MR_OK;
   s->share = mr_mem_take(&s->g->mem, (size_t)(r->size + 1) * sizeof *s->share);
   if (!s->share) return s->g->diag.code;
@@ -423,6 +428,7 @@ static mr_err_t step_set_share(mr__optim_step_t *s) {
                       ? mr__pipe_share_from(r->pipeline, elements_of_parameter, s->loss, r->size, k)
                       : mr_optim_share_from(s->n, elements_of_parameter, s->loss, r->size, k);
   s->lo = s->share[r->rank], s->hi = s->share[r->rank + 1];
+  if (r->zero >= 3) s->p_lo = s->lo, s->p_hi = s->hi;
   return MR_OK;
 }
 

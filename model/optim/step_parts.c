@@ -15,6 +15,10 @@ int64_t mr__optim_rows(const mr_optim_loss_t *loss, int i, int from, int to) {
   return rows;
 }
 
+const mr_aval_t *mr__optim_aval(const mr__optim_step_t *s, int i) {
+  return &s->loss->part[0]->in[s->loss->n_data + i]->aval;
+}
+
 /* The parts whose records the data inputs have: those that are computed, or with ranks all. */
 static int input_from_part(const mr__optim_step_t *s) { return s->loss->ranks ? 0 : s->from; }
 static int input_to_part(const mr__optim_step_t *s) {
@@ -51,16 +55,18 @@ void mr__optim_inputs(mr__optim_step_t *s) {
     mr_fn_input(s->g, mr_aval_of(MR_F32, s->loss->fp8->history, scales.dim[0], scales.dim[1]));
   }
   for (int set = 0; set < sets; set++)
-    for (int i = set ? s->lo : 0; i < (set ? s->hi : s->n); i++)
+    for (int i = set ? s->lo : s->p_lo; i < (set ? s->hi : s->p_hi); i++)
       mr_fn_input(s->g, f->in[n_data + i]->aval);
   s->data = s->g->in; /* the array has its final place now */
   s->lr = s->data[n_data];
   s->t = s->data[n_data + 1];
   s->scale = s->data + n_data + 2;
   s->fp8 = s->scale + s->n_scale;
-  s->p = s->fp8 + s->n_fp8;
-  for (int k = 0; k < n_slots; k++) s->slot[k] = s->p + s->n + k * (s->hi - s->lo);
-  s->average = s->p + s->n + n_slots * (s->hi - s->lo);
+  s->p = mr_mem_take(&s->g->mem, (size_t)(s->n + 1) * sizeof *s->p);
+  mr_var_t **first = s->fp8 + s->n_fp8, **later = first + s->p_hi - s->p_lo;
+  for (int i = s->p_lo; s->p && i < s->p_hi; i++) s->p[i] = first[i - s->p_lo];
+  for (int k = 0; k < n_slots; k++) s->slot[k] = later + k * (s->hi - s->lo);
+  s->average = later + n_slots * (s->hi - s->lo);
 }
 
 /* The piece of data input i that part k reads. */
@@ -119,9 +125,10 @@ mr_var_t **mr__optim_inputs_of_part(mr__optim_step_t *s, int k) {
 mr_err_t mr__optim_run_part(mr__optim_step_t *s, int k, mr_var_t **out, mr_var_t **grad) {
   int n_data = s->loss->n_data, n = s->n + (s->n_fp8 > 0);
   mr_var_t **d = mr_mem_take(&s->g->mem, (size_t)n * sizeof *d);
-  mr_var_t **in = mr__optim_inputs_of_part(s, k);
+  mr_var_t **in = s->p ? mr__optim_inputs_of_part(s, k) : NULL;
   if (!in) return s->g->diag.code;
   MR_TRY(run_loss(s, k, in, out));
+  s->forward = s->g->n_var;
   MR_TRY(mr_backward(s->g, out[0], mr__optim_loss_seed(s, k), n, in + n_data, d));
   for (int i = 0; i < s->n; i++) grad[i] = d[i];
   const char *by = mr__optim_by_fp8(s);
@@ -134,7 +141,7 @@ mr_err_t mr__optim_run_part(mr__optim_step_t *s, int k, mr_var_t **out, mr_var_t
 
 /* How many of the sums that wait are added to what part k gives.  Those of a rank are sums of the
    tree of all parts, whose left halves another rank may have. */
-static int sums_before(const mr__optim_step_t *s, int k) {
+int mr__optim_sums_before(const mr__optim_step_t *s, int k) {
   int n = 0, origin = input_from_part(s), size = 1;
   if (!s->loss->tree) return k > s->from;
   for (int at = k - origin; at & 1 && (at - 1) * size + origin >= s->from; at >>= 1) n++, size *= 2;
@@ -142,7 +149,7 @@ static int sums_before(const mr__optim_step_t *s, int k) {
 }
 
 void mr__optim_sums_add(mr__optim_step_t *s, mr__optim_sums_t *sums, int k, int n, mr_var_t **x) {
-  for (int left = sums_before(s, k); left; left--) {
+  for (int left = mr__optim_sums_before(s, k); left; left--) {
     mr_var_t **was = sums->of[--sums->n];
     for (int i = 0; i < n; i++) x[i] = mr_lax_add(s->g, was[i], x[i]);
   }

@@ -1,6 +1,7 @@
 /* What the files of a step's graph have in common.  step.c checks the loss and traces the update;
    step_parts.c the parts of a batch and the order in which what they give is added; step_ranks.c
-   what ranks exchange of it; step_stage.c a rank that computes a stage of parts.  Each call appends
+   what ranks exchange of it; step_gather.c the parts of a rank that has a share of the parameters'
+   values alone; step_stage.c a rank that computes a stage of parts.  Each call appends
    to s->g; a failure is left there, and calls after one do nothing.  What they return belongs to
    the graph. */
 #ifndef MR_MODEL_OPTIM_STEP_PRIVATE_H
@@ -21,11 +22,13 @@ typedef struct mr__optim_step {
   int n_scale;    /* scalars that count steps (mr_optim_counts) */
   int n_fp8;      /* scales and history, or 0 */
   mr_var_t *amax; /* the largest magnitudes of the parts' products so far; NULL without fp8 */
-  /* p is [n]; slot and average are [hi-lo] from lo on */
+  int p_lo, p_hi; /* the parameters whose values are inputs, and results: all, or the share */
+  /* p is [n], NULL for those without an input; slot and average are [hi-lo] from lo on */
   mr_var_t **data, *lr, *t, **scale, **fp8, **p, **slot[MR_OPTIM_SLOTS], **average;
   mr__exchange_t *exchange; /* of ranks */
   mr_var_t **out;           /* [n_out] of the loss, over all parts */
   mr_var_t **grad;          /* [n] */
+  int forward;              /* vars up to the end of the last part's forward pass */
   int computed;             /* equations up to the gradients of the last part */
 } mr__optim_step_t;
 
@@ -38,6 +41,7 @@ bool mr__optim_is_dynamic(const mr__optim_step_t *s); /* the loss scale moves */
 /* Marks what follows as written by fp8; returns what g->by was. */
 const char *mr__optim_by_fp8(mr__optim_step_t *s);
 
+const mr_aval_t *mr__optim_aval(const mr__optim_step_t *s, int i); /* of parameter i */
 /* Gives the graph its inputs, and s their places. */
 void mr__optim_inputs(mr__optim_step_t *s);
 /* Returns the loss of part k, after the passes that spare its backward pass work; the caller
@@ -56,6 +60,8 @@ typedef struct mr__optim_sums {
   mr_var_t **of[32];
   int n;
 } mr__optim_sums_t;
+/* Returns how many of the sums that wait are added to what part k gives. */
+int mr__optim_sums_before(const mr__optim_step_t *s, int k);
 /* Adds x[n], of part k, to them; x becomes a sum of `sums`. */
 void mr__optim_sums_add(mr__optim_step_t *s, mr__optim_sums_t *sums, int k, int n, mr_var_t **x);
 /* Adds the sums that wait, those of the last parts first, and returns the one that is left. */
@@ -90,6 +96,11 @@ mr__optim_nodes_t mr__optim_nodes(mr__optim_step_t *s);
 typedef struct mr__optim_bucket {
   int from, to, owner;
 } mr__optim_bucket_t;
+/* Returns a bucket's arrays of array[n], one behind the other; and the arrays of such a vector. */
+mr_var_t *mr__optim_bucket_flat(mr__optim_step_t *s, const mr__optim_bucket_t *b,
+                                mr_var_t *const *array);
+void mr__optim_bucket_split(mr__optim_step_t *s, const mr__optim_bucket_t *b, mr_var_t *flat,
+                            mr_var_t **array);
 /* Returns the bucket that ends before parameter `to`. */
 mr__optim_bucket_t mr__optim_bucket_before(const mr__optim_step_t *s, int to);
 /* Each rank sends its sums of a bucket's gradients to the owner, which adds them to s->grad.  All
@@ -108,7 +119,7 @@ int mr__optim_post_output(mr__optim_step_t *s, mr__exchange_t *x, mr_var_t **all
 mr_var_t *mr__optim_posted_output(mr__optim_step_t *s, const mr__exchange_t *x, int posted,
                                   mr_aval_t a);
 /* Sets outputs, gradients and amax of all ranks' parts, from those of this rank's: outputs in all,
-   and sums of gradients. */
+   and sums of gradients, which are not read if s->grad is there already. */
 mr_err_t mr__optim_exchange(mr__optim_step_t *s, mr_var_t **all, const mr__optim_sums_t *sums);
 
 /* Returns f32[]: the largest of the ranks' numbers; `most` is NULL for a rank without parameters.
@@ -121,6 +132,12 @@ bool mr__optim_is_frozen(const mr__optim_step_t *s, int i);
 mr_var_t *mr__optim_squares(mr__optim_step_t *s, bool pair);
 /* Completes the new values next[n], of which this rank has [lo,hi). */
 void mr__optim_take_updates(mr__optim_step_t *s, mr_var_t **next);
+
+/* ---- values that ranks have shares of: step_gather.c ---- */
+
+/* Traces this rank's parts, all[n_out] of each, with the values of parameters that others send, and
+   sends its own to them and gradients to their owners: sets s->grad of its share. */
+mr_err_t mr__optim_run_gathered(mr__optim_step_t *s, mr_var_t **all);
 
 /* ---- a stage of a pipeline: step_stage.c ---- */
 

@@ -65,9 +65,9 @@ static mr_var_t *sum_of_even_chunk(mr__optim_step_t *s, const mr__exchange_t *x,
   int n = 0, i = 0;
   while (sum && at < end) {
     while (x->at[i + 1] <= at) i++;
-    mr_dtype_t t = s->p[i]->aval.dtype;
+    mr_dtype_t t = mr__optim_aval(s, i)->dtype;
     int last = i;
-    while (last + 1 < s->n && s->p[last + 1]->aval.dtype == t) last++;
+    while (last + 1 < s->n && mr__optim_aval(s, last + 1)->dtype == t) last++;
     int64_t to = x->at[last + 1] < end ? x->at[last + 1] : end;
     mr_var_t *v = sum_of_nodes(s, x, nodes, at, to, t, 0, s->loss->parts);
     sum[n++] = mr_lax_convert(s->g, v, MR_F32);
@@ -93,7 +93,7 @@ static void sum_of_chunk(mr__optim_step_t *s, const mr__exchange_t *x,
     summed_t *own = &sum[i - s->lo];
     if (a < b)
       own->piece[own->n++] =
-          sum_of_nodes(s, x, nodes, a, b, s->p[i]->aval.dtype, 0, s->loss->parts);
+          sum_of_nodes(s, x, nodes, a, b, mr__optim_aval(s, i)->dtype, 0, s->loss->parts);
   }
 }
 
@@ -112,10 +112,11 @@ static void sum_gradients(mr__optim_step_t *s, mr__exchange_t *x, const mr__opti
     else
       mr__exchange_gather(x, c, sum_of_even_chunk(s, x, nodes, c), 0, 0);
     for (int i = 0; !s->share && i < s->n; i++)
-      if (mr__exchange_completes(x, c, i)) s->grad[i] = mr__exchange_whole(x, i, &s->p[i]->aval);
+      if (mr__exchange_completes(x, c, i))
+        s->grad[i] = mr__exchange_whole(x, i, mr__optim_aval(s, i));
   }
   for (int i = s->lo; s->share && i < s->hi; i++) {
-    const mr_aval_t *a = &s->p[i]->aval;
+    const mr_aval_t *a = mr__optim_aval(s, i);
     const summed_t *own = &sum[i - s->lo];
     mr_var_t *v = own->n > 1 ? mr_lax_concatenate(s->g, own->n, own->piece, 0)
                   : own->n   ? *own->piece
@@ -130,23 +131,34 @@ enum { BUCKET = 1 << 18 }; /* elements from which a bucket takes no further para
 
 mr__optim_bucket_t mr__optim_bucket_before(const mr__optim_step_t *s, int to) {
   mr__optim_bucket_t b = {to - 1, to, 0};
-  int64_t elems = mr_aval_elems(&s->p[b.from]->aval);
+  int64_t elems = mr_aval_elems(mr__optim_aval(s, b.from));
   while (s->share[b.owner + 1] < to) b.owner++;
   while (b.from > s->share[b.owner] && elems < BUCKET &&
-         s->p[b.from - 1]->aval.dtype == s->p[b.from]->aval.dtype)
-    elems += mr_aval_elems(&s->p[--b.from]->aval);
+         mr__optim_aval(s, b.from - 1)->dtype == mr__optim_aval(s, b.from)->dtype)
+    elems += mr_aval_elems(mr__optim_aval(s, --b.from));
   return b;
 }
 
-/* The gradients of a bucket, one behind the other. */
-static mr_var_t *bucket_flat(mr__optim_step_t *s, const mr__optim_bucket_t *b,
-                             mr_var_t *const *grad) {
+mr_var_t *mr__optim_bucket_flat(mr__optim_step_t *s, const mr__optim_bucket_t *b,
+                                mr_var_t *const *grad) {
   int n = b->to - b->from;
   mr_var_t **flat = mr_mem_take(&s->g->mem, (size_t)n * sizeof *flat);
   for (int i = 0; flat && i < n; i++)
-    flat[i] = mr_lax_reshape_to(s->g, grad[b->from + i], mr_aval_elems(&s->p[b->from + i]->aval));
+    flat[i] =
+        mr_lax_reshape_to(s->g, grad[b->from + i], mr_aval_elems(mr__optim_aval(s, b->from + i)));
   if (!flat) return NULL;
   return n > 1 ? mr_lax_concatenate(s->g, n, flat, 0) : flat[0];
+}
+
+void mr__optim_bucket_split(mr__optim_step_t *s, const mr__optim_bucket_t *b, mr_var_t *flat,
+                            mr_var_t **array) {
+  int64_t at = 0;
+  for (int i = b->from; i < b->to; i++) {
+    const mr_aval_t *a = mr__optim_aval(s, i);
+    mr_var_t *v = mr_lax_slice(s->g, flat, &at, (int64_t[]){at + mr_aval_elems(a)});
+    array[i] = mr_lax_reshape(s->g, v, a->ndim, a->dim);
+    at += mr_aval_elems(a);
+  }
 }
 
 /* A bucket on its way to its owner. */
@@ -192,18 +204,12 @@ void mr__optim_exchange_bucket(mr__optim_step_t *s, const mr__optim_bucket_t *b,
   if (!way.own) return;
   for (int k = 0; k < nodes->n; k++) {
     const mr__optim_node_t *v = &nodes->node[k];
-    way.own[k] = v->rank == own ? bucket_flat(s, b, sums->of[v->place]) : NULL;
+    way.own[k] = v->rank == own ? mr__optim_bucket_flat(s, b, sums->of[v->place]) : NULL;
     if (v->rank == own) way.newest = way.own[k];
   }
   mr_var_t *sum = send_tree(s, &way, 0, s->loss->parts);
   if (b->owner != own) return;
-  int64_t at = 0;
-  for (int i = b->from; i < b->to; i++) {
-    const mr_aval_t *a = &s->p[i]->aval;
-    mr_var_t *v = mr_lax_slice(s->g, sum, &at, (int64_t[]){at + mr_aval_elems(a)});
-    s->grad[i] = mr_lax_reshape(s->g, v, a->ndim, a->dim);
-    at += mr_aval_elems(a);
-  }
+  mr__optim_bucket_split(s, b, sum, s->grad);
 }
 
 /* The gradients of the parameters that this rank updates, each as soon as the backward pass of the
@@ -293,14 +299,14 @@ mr_err_t mr__optim_exchange(mr__optim_step_t *s, mr_var_t **all, const mr__optim
   int *posted = mr_mem_take(mem, (size_t)(s->n_out + 1) * sizeof *posted);
   int64_t *size = mr_mem_take(mem, (size_t)(s->n + 1) * sizeof *size);
   mr_var_t ***term = terms_of_rank(s, sums, &nodes);
-  s->grad = mr_mem_take(mem, (size_t)s->n * sizeof(mr_var_t *));
+  bool early = s->loss->ranks->zero == 2, sent = s->grad != NULL;
+  if (!sent) s->grad = mr_mem_take(mem, (size_t)s->n * sizeof(mr_var_t *));
   if (mem->failed || s->g->diag.code < 0) return s->g->diag.code;
-  for (int i = 0; i < s->n; i++) size[i] = mr_aval_elems(&s->p[i]->aval);
+  for (int i = 0; i < s->n; i++) size[i] = mr_aval_elems(mr__optim_aval(s, i));
   mr__exchange_t *x = mr_mem_take(mem, sizeof *x);
   if (mem->failed) return s->g->diag.code;
   *x = mr__exchange_start(s->g, s->loss->ranks, s->n, size, s->share, s->n_out + 1);
   if (mem->failed) return s->g->diag.code;
-  bool early = s->loss->ranks->zero >= 2;
   const char *outer = mr_scope_enter(s->g, "exchange");
   if (early) MR_TRY(exchange_early(s, &nodes, sums));
   const char *exchange = mr_scope_enter(s->g, "posted");
@@ -312,8 +318,8 @@ mr_err_t mr__optim_exchange(mr__optim_step_t *s, mr_var_t **all, const mr__optim
   for (int i = 0; i < s->n_out; i++)
     s->out[i] = posted[i] < 0 ? NULL : mr__optim_posted_output(s, x, posted[i], all[i]->aval);
   if (s->n_fp8) s->amax = posted_amax(s, x, amax);
-  if (!early) mr__exchange_terms(x, nodes.most, term);
-  if (!early) sum_gradients(s, x, &nodes);
+  if (!early && !sent) mr__exchange_terms(x, nodes.most, term);
+  if (!early && !sent) sum_gradients(s, x, &nodes);
   s->exchange = x;
   mr_scope_leave(s->g, outer);
   return s->g->diag.code;
@@ -347,26 +353,11 @@ mr_var_t *mr__optim_squares(mr__optim_step_t *s, bool pair) {
     return pair ? mr_lax_sum_squares_pair(g, n_moving, moving)
                 : mr_lax_sum_squares(g, n_moving, moving);
   }
-  int ranks = s->loss->ranks->size, most = 1, n = s->hi - s->lo;
-  mr_var_t **own = mr_mem_take(&g->mem, (size_t)(s->n + 1) * sizeof *own), *sum = NULL;
-  for (int r = 0; r < ranks; r++)
-    if (s->share[r + 1] - s->share[r] > most) most = s->share[r + 1] - s->share[r];
-  for (int i = 0; own && i < n; i++)
-    own[i] = mr_lax_reshape_to(g,
-                               mr__optim_is_frozen(s, s->lo + i)
-                                   ? mr_literal(g, MR_F64, 0)
-                                   : mr_lax_sum_squares_wide(g, s->grad[s->lo + i]),
-                               1);
-  const mr_aval_t none = mr_aval_of(MR_F64, most - n);
-  if (own && n < most) own[n++] = mr_lax_full(g, &none, 0);
-  mr_var_t *mine = !own ? NULL : n > 1 ? mr_lax_concatenate(g, n, own, 0) : own[0];
-  mr_var_t *all = of_all_ranks(s, mine);
-  for (int r = 0; all && r < ranks; r++)
-    for (int i = 0; i < s->share[r + 1] - s->share[r]; i++) {
-      mr_var_t *v = mr_lax_slice(g, all, (int64_t[]){r, i}, (int64_t[]){r + 1, i + 1});
-      v = mr_lax_reshape(g, v, 0, NULL);
-      sum = sum ? mr_lax_add(g, sum, v) : v;
-    }
+  mr_var_t **own = mr_mem_take(&g->mem, (size_t)(s->n + 1) * sizeof *own);
+  for (int i = s->lo; own && i < s->hi; i++)
+    own[i - s->lo] = mr__optim_is_frozen(s, i) ? mr_literal(g, MR_F64, 0)
+                                               : mr_lax_sum_squares_wide(g, s->grad[i]);
+  mr_var_t *sum = own ? mr__exchange_sum_each(g, s->loss->ranks, s->share, own, 0) : NULL;
   if (!pair) return mr_lax_convert(g, sum, MR_F32);
   mr_var_t *small = mr_lax_scale(g, ldexp(1, -2 * MR_SQUARES_SHIFT), sum);
   mr_var_t *both[] = {mr_lax_reshape_to(g, mr_lax_convert(g, sum, MR_F32), 1),
@@ -381,7 +372,7 @@ void mr__optim_take_updates(mr__optim_step_t *s, mr_var_t **next) {
     mr__exchange_gather(x, c, mr__exchange_own(x, c, next), s->lo, s->hi);
     for (int i = 0; i < s->n; i++)
       if ((i < s->lo || i >= s->hi) && mr__exchange_completes(x, c, i))
-        next[i] = mr__exchange_whole(x, i, &s->p[i]->aval);
+        next[i] = mr__exchange_whole(x, i, mr__optim_aval(s, i));
   }
   mr_scope_leave(s->g, outer);
 }

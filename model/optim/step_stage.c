@@ -95,7 +95,7 @@ mr_err_t mr__optim_run_stage(mr__optim_step_t *s) {
     if (i + 1 == p->n_slot || slot[1].time > slot->time) MR_TRY(mr__pipe_exchange(p, slot->time));
   }
   MR_TRY(stage_exchange(s, p, &sums));
-  for (int i = 0; i < s->n; i++) elems[i] = mr_aval_elems(&s->p[i]->aval);
+  for (int i = 0; i < s->n; i++) elems[i] = mr_aval_elems(mr__optim_aval(s, i));
   *x = mr__exchange_start(s->g, s->loss->ranks, s->n, elems, s->share, s->n_out);
   if (mem->failed) return s->g->diag.code;
   s->exchange = x;

@@ -47,10 +47,11 @@ static void held_add_sets(listed_t *l, int sets, int at) {
   const mr_params_t *params = l->of->params;
   int from, to;
   mr_train_share_of(t, l->of->whole ? l->of->whole : params, &from, &to);
+  bool values = t->ranks > 1 && t->zero == 3; /* are of the share too */
   bool cut = t->mesh && t->zero && !t->pipeline.stages;
   const char *share = cut || to - from < params->n ? ", this rank's share" : "";
   for (int k = 0; k < sets; k++) {
-    int first = k ? from : 0, end = k ? to : params->n;
+    int first = k || values ? from : 0, end = k || values ? to : params->n;
     char name[64];
     if (first == end) continue; /* more ranks than parameters */
     if (k && k <= o->def->n_slots)
@@ -60,7 +61,7 @@ static void held_add_sets(listed_t *l, int sets, int at) {
                k                  ? "average of the parameters"
                : t->compute.reads ? "master copy of the parameters"
                                   : "parameters",
-               k ? share : "");
+               k || values ? share : "");
     if (k && cut) /* pieces of the parts, each in the place of a part */
       held_add(l, name, mr_dtype_name(l->f->in[at]->aval.dtype), at, end - first);
     else

@@ -31,8 +31,9 @@ struct mr__ranks {
   mr_mesh_comm_t *mesh; /* rank 0's place in a mesh that cuts arrays; NULL: ranks share parts */
   mr_compute_t compute; /* without the caller's policy */
   mr_optim_t optim;
-  bool shares; /* slots and average are rank 0's, of which each rank updates a share */
-  int n;       /* other ranks */
+  int shares; /* mr__step_shares: slots and average, with 3 values too, are rank 0's, of which each
+                 rank updates a share */
+  int n;      /* other ranks */
   pthread_mutex_t lock;
   pthread_cond_t changed;
   int64_t run; /* runs requested so far */
@@ -120,7 +121,7 @@ static mr_err_t take_places(const mr_train_config_t *config, mr__ranks_t **out, 
   pthread_mutex_init(&r->lock, NULL);
   pthread_cond_init(&r->changed, NULL);
   r->n = n, r->optim = config->optim, r->compute = config->compute;
-  r->shares = mr__step_shares(config) > 0;
+  r->shares = mr__step_shares(config);
   r->compute.policy = NULL;
   mr_err_t e = mr_comm_create(config->ranks, (double)INFINITY, &r->comm, diag);
   if (e >= 0 && config->mesh) e = join_mesh(r, config, diag);
@@ -228,9 +229,10 @@ mr_err_t mr__ranks_prepare(mr__ranks_t *r, mr_train_step_t *own, const mr_params
       MR_TRY(mr__train_step_prepare_parts(p->step, field, given, diag));
       continue;
     }
-    MR_TRY(peer_copy_params(r, p, params, diag));
-    const mr_params_t *shares = r->shares ? params : &p->params;
-    MR_TRY(mr__train_step_prepare(p->step, &p->params, shares, field, given, diag));
+    if (r->shares < 3) MR_TRY(peer_copy_params(r, p, params, diag));
+    const mr_params_t *values = r->shares < 3 ? &p->params : params;
+    const mr_params_t *shares = r->shares ? params : values;
+    MR_TRY(mr__train_step_prepare(p->step, values, shares, field, given, diag));
   }
   return MR_OK;
 }
@@ -278,7 +280,7 @@ mr_err_t mr__ranks_read(mr__ranks_t *r, const float *reported, int n, mr_diag_t 
   return MR_OK;
 }
 
-bool mr__ranks_share(const mr__ranks_t *r) { return r->shares; }
+bool mr__ranks_share(const mr__ranks_t *r) { return r->shares > 0; }
 
 void mr__ranks_gate(mr__ranks_t *r, bool (*may_write)(void *arg), void *arg) {
   for (int i = 0; i < r->n; i++)

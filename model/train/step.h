@@ -34,6 +34,8 @@ typedef struct mr__share {
   int from, to;
 } mr__share_t;
 mr__share_t mr__step_share(const mr_train_config_t *t, const mr_params_t *list);
+/* Those whose values are inputs of its graph, and results: all, or with zero=3 the same. */
+mr__share_t mr__step_values(const mr_train_config_t *t, const mr_params_t *list);
 /* What ranks of a step have a share of in the caller's params, as mr_optim_ranks_t.zero. */
 int mr__step_shares(const mr_train_config_t *t);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pace.h"
 #include "model/exec/device.h"
 #include "model/exec/mesh_comm.h"
 #include "model/train/cut.h"
@@ -35,8 +36,8 @@ struct mr_train_step {
   const mr_params_t *of; /* whose values the other ranks have; NULL: none yet */
   mr_optim_t optim;
   mr_compute_t compute;
-  mr__share_t share;   /* of slots and average */
-  mr__shares_t shares; /* of ranks that are processes; without `first`, each has all */
+  mr__share_t values, share; /* of slots and average */
+  mr__shares_t shares;       /* of ranks that are processes; without `first`, each has all */
   mr__fp8_ring_t fp8;
   mr_err_t (*wait)(void *arg);
   void *wait_arg;
@@ -194,7 +195,9 @@ mr_err_t mr__train_step_of_rank(const mr_loss_t *l, const mr_train_config_t *con
     mr_train_step_destroy(t);
     return mr_diag_relay(diag, err, &own);
   }
-  t->share = mr__step_share(config, t->parts ? &t->parts->cut.list : &t->s.list);
+  const mr_params_t *whole = t->parts ? &t->parts->cut.list : &t->s.list;
+  t->values = mr__step_values(config, whole);
+  t->share = mr__step_share(config, whole);
   *out = t;
   return MR_OK;
 }
@@ -333,7 +336,8 @@ static mr_err_t set_params(mr_train_step_t *t, const mr_params_t *params, const 
       return mr_fail(diag, MR_ERR_SHAPE, "parameters: set %d is kept in %s, the step wants %s", k,
                      mr_dtype_name(set->dtype),
                      mr_dtype_name(mr__step_kept_in(&t->compute, k, slots)));
-    for (int i = k ? t->share.from : 0; i < (k ? t->share.to : of->n); i++)
+    const mr__share_t own = k ? t->share : t->values;
+    for (int i = own.from; i < own.to; i++)
       t->s.runs.in[in++] = t->s.runs.out[out++] = mr_params_at(of, set, i);
   }
   return MR_OK;
@@ -367,8 +371,8 @@ static mr_err_t check_whole_params(const mr_train_step_t *t, const mr_params_t *
   return mr__step_same_params(&whole, p, diag);
 }
 
-/* Whether ranks that are processes have all come; the sentence has the numbers of one axis, so that
-   of the job goes before it. */
+/* Whether ranks that are processes have all come.  The sentence is of a communicator of one axis,
+   and may name another rank of the job, for which the one that is missing there waits itself. */
 static mr_err_t read_axes_failure(mr_train_step_t *t) {
   mr_diag_t why = {0};
   int missing;
@@ -429,8 +433,10 @@ static mr_err_t gather_parts_of_processes(mr_train_step_t *t, mr_params_t *param
   void *all = malloc(most * sizeof(float) * (size_t)mr_mesh_ranks(&p->cut.mesh) + 1);
   mr_err_t e = all ? MR_OK : mr_no_memory(diag, "the parts of a tensor");
   for (int k = 0; k < p->params.n_sets && e >= 0; k++)
-    for (int i = 0; i < p->params.n && e >= 0; i++)
+    for (int i = 0; i < p->params.n && e >= 0; i++) {
+      mr_pace_beat(MR_PACE_VALUES, k * p->params.n + i + 1, p->params.n_sets * p->params.n);
       e = gather_tensor(t, &p->params.set[k], i, all, params, diag);
+    }
   free(all);
   return e;
 }
@@ -517,7 +523,7 @@ mr_err_t mr_train_step_put(mr_train_step_t *t, const mr_params_t *params, mr_dia
   }
   MR_TRY(mr__step_same_params(&t->s, params, diag));
   if (t->ranks) mr__ranks_stale(t->ranks);
-  t->shares.others = true, t->shares.newer = t->shares.newer_average = false;
+  t->shares.others = true, t->shares.newer = t->shares.newer_judged = false;
   return mr__placed_put(&t->s.placed, params, diag);
 }
 

@@ -69,7 +69,9 @@ typedef struct mr_train_config {
      (mr_optim_share_from), and has slots and average of these alone; the bits are the same.  Shares
      are parts of the caller's params, which all ranks of the process update; a process that is one
      rank has zeros for the others' (mr_train_step_whole).  2: gradients leave for the rank that
-     updates them during the backward pass.  Without ranks it is 0. */
+     updates them during the backward pass.  3: a rank has the values of its share alone too, and
+     others' come before each pass that reads them; it goes with ranks that share parts, not with a
+     pipeline or a mesh that cuts parameters.  Without ranks it is 0. */
   int zero;
   /* The ranks are the stages of pipelines, ranks / stages of them, which share the ordered parts,
      each of the same number of records; of P pipelines rank r has stage r / P of pipeline r % P.
@@ -103,7 +105,7 @@ typedef struct mr_train_config {
 /* Returns AdamW with its default settings, products in bf16, and the batch in one part. */
 mr_train_config_t mr_train_default(int64_t batch);
 
-enum { MR_ORDERED_MOST = 256, MR_ZERO_MOST = 2 };
+enum { MR_ORDERED_MOST = 256, MR_ZERO_MOST = 3, MR_ZERO_OF_PARTS = 2 };
 /* MR_OK, or MR_ERR_CONFIG if batch, accumulate, ordered, ranks, zero and pipeline do not go
    together. */
 mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag);
@@ -240,14 +242,16 @@ mr_err_t mr_train_step_put(mr_train_step_t *s, const mr_params_t *params, mr_dia
    mr_train_step_before_update.  Nothing on the CPU.  MR_OK; MR_ERR_UNAVAILABLE if the device has
    failed, or wait's failure: params are unchanged after either. */
 mr_err_t mr_train_step_fetch(mr_train_step_t *s, mr_params_t *params, mr_diag_t *diag);
-/* The same where ranks of a mesh have parts of params, or with zero processes shares of slots and
-   average, which rank 0 alone receives: before an evaluation or another reader in the host's
-   memory; nothing where params, or the device's, are what runs update.  Ranks that are
-   processes all call it, and mr_train_step_fetch, at the same step.  Fails as mr_train_step_fetch;
-   with MR_ERR_UNAVAILABLE also if a process does not come: some tensors of params are then of the
-   last run and the others of an earlier one, so that nothing may read them. */
+/* The same where ranks of a mesh have parts of params, or with zero processes shares of slots,
+   average and with zero=3 values, which rank 0 alone receives: before an evaluation or another
+   reader in the host's memory; nothing where params, or the device's, are what runs update.  Ranks
+   that are processes all call it, and mr_train_step_fetch, at the same step.  Fails as
+   mr_train_step_fetch; with MR_ERR_UNAVAILABLE also if a process does not come: some tensors of
+   params are then of the last run and the others of an earlier one, so that nothing may read them.
+ */
 mr_err_t mr_train_step_whole(mr_train_step_t *s, mr_params_t *params, mr_diag_t *diag);
-/* The same for evaluations alone: with zero rank 0 receives the average, and no slots. */
+/* The same for evaluations alone: with zero rank 0 receives the average, or with zero=3 and without
+   one the values, and no slots. */
 mr_err_t mr_train_step_average(mr_train_step_t *s, mr_params_t *params, mr_diag_t *diag);
 /* Sets [*from,*to) to the parameters whose slots and average this process has after a run without
    mr_train_step_whole: its share with zero where ranks are processes, else all.  Cannot fail. */

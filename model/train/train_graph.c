@@ -8,6 +8,7 @@
 #include "model/control/control.h"
 #include "model/mesh/mesh.h"
 #include "model/ops/operands.h"
+#include "model/optim/exchange.h"
 #include "model/optim/pipeline_rank.h"
 #include "model/train/cut.h"
 #include "model/train/ranks.h"
@@ -79,6 +80,13 @@ static mr_err_t check_cut(const mr_train_config_t *t, mr_diag_t *diag) {
 
 mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag) {
   if (t->pipeline.stages) MR_TRY(check_pipeline_config(t, diag));
+  if (t->zero == 3 && t->ranks > 1 && (t->pipeline.stages || t->mesh))
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "zero=3 beside %s: ranks that have %s do not have shares of values yet; want "
+                   "zero=2, or a mesh of data alone%s",
+                   t->pipeline.stages ? "a pipeline" : "a mesh that cuts parameters",
+                   t->pipeline.stages ? "stages" : "parts of parameters",
+                   t->pipeline.stages ? " without pipeline=" : "");
   if (t->mesh && !t->pipeline.stages) return check_cut(t, diag);
   if (t->accumulate < 1 || t->batch % t->accumulate)
     return mr_fail(diag, MR_ERR_CONFIG, "accumulate: %lld, want a divisor of the batch %lld",
@@ -214,9 +222,9 @@ static mr_var_t *vector_of(mr_fn_t *f, int n, mr_var_t **scalar) {
 
 /* The layout of the results of update_fn. */
 typedef struct layout {
-  int outs, n_sets;  /* outputs of the loss for metrics; tensors of all sets */
-  mr__share_t share; /* of slots and average */
-  int n_state;       /* what else passes from step to step: the loss scale's scalars, and fp8's */
+  int outs, n_sets;          /* outputs of the loss for metrics; tensors of all sets */
+  mr__share_t values, share; /* of slots and average */
+  int n_state; /* what else passes from step to step: the loss scale's scalars, and fp8's */
 } layout_t;
 
 static layout_t train_layout_of(const mr_fn_t *u, const mr_train_config_t *t,
@@ -224,6 +232,7 @@ static layout_t train_layout_of(const mr_fn_t *u, const mr_train_config_t *t,
   layout_t y = {.n_state = (mr_optim_counts(&t->optim) ? MR_SCALE_VARS : 0) +
                            (t->compute.fp8.history ? 2 : 0),
                 .n_sets = mr_train_step_in_place(t, list),
+                .values = mr__step_values(t, list),
                 .share = mr__step_share(t, list)};
   y.outs = u->n_out - y.n_state - y.n_sets - 3; /* loss, losses and norm */
   return y;
@@ -234,10 +243,10 @@ typedef struct place {
   int set, tensor;
 } place_t;
 
-/* Tensor number i of the sets: all values, then those of each later set that the rank has. */
-static place_t place_in_sets(const layout_t *y, int n_params, int i) {
-  int each = y->share.to - y->share.from, later = i - n_params;
-  if (later < 0) return (place_t){0, i};
+/* Tensor number i of the sets: the values, then those of each later set that the rank has. */
+static place_t place_in_sets(const layout_t *y, int i) {
+  int each = y->share.to - y->share.from, later = i - (y->values.to - y->values.from);
+  if (later < 0) return (place_t){0, y->values.from + i};
   return (place_t){1 + later / each, y->share.from + later % each};
 }
 
@@ -255,19 +264,39 @@ static mr_err_t place_values(mr_fn_t *f, const mr_train_config_t *t, const mr_pa
   return f->diag.code < 0 ? f->diag.code : e;
 }
 
+/* f32[]: the squares of all values, of which p are the rank's, as mr_lax_sum_squares adds them. */
+static mr_var_t *squares_of_values(mr_fn_t *f, const mr_train_config_t *t, const mr_params_t *list,
+                                   const layout_t *y, mr_var_t *const *p) {
+  int n = y->values.to - y->values.from;
+  if (mr__step_shares(t) < 3) {
+    mr_var_t **placed = mr_mem_take(&f->mem, (size_t)(n + 1) * sizeof(mr_var_t *));
+    if (!placed || place_values(f, t, list, p, placed) < 0) return NULL;
+    return mr_lax_sum_squares(f, n, placed);
+  }
+  mr_train_config_t of = *t;
+  const mr_optim_ranks_t ranks = {
+      .rank = t->rank, .size = t->ranks, .axis = MR__RANKS_AXIS, .zero = t->zero};
+  int *first = mr_mem_take(&f->mem, (size_t)(t->ranks + 1) * sizeof *first);
+  mr_var_t **own = mr_mem_take(&f->mem, (size_t)(n + 1) * sizeof *own);
+  if (!first || !own) return NULL;
+  for (of.rank = 0; of.rank < of.ranks; of.rank++) first[of.rank] = mr__step_share(&of, list).from;
+  first[of.ranks] = list->n;
+  for (int i = 0; i < n; i++) own[i] = mr_lax_sum_squares_wide(f, p[i]);
+  return mr_lax_convert(f, mr__exchange_sum_each(f, &ranks, first, own, 1), MR_F32);
+}
+
 /* Traces the vector that a step reports from u, the results of update_fn. */
 static mr_var_t *train_report(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_t *t,
-                              const layout_t *y, const mr_params_t *list, mr_var_t **u) {
+                              const mr_params_t *list, const layout_t *y, mr_var_t **u) {
   mr_var_t *reported[MR_REPORT_METRICS + MR_LOSS_METRICS], *out[MR_LOSS_OUTS] = {NULL};
-  mr_var_t **p = mr_mem_take(&f->mem, (size_t)(list->n + 1) * sizeof(mr_var_t *));
+  mr_var_t *const *p = u + y->outs + 3 + y->n_state;
   mr_loss_report_t each = {0};
-  if (!p || place_values(f, t, list, u + y->outs + 3 + y->n_state, p) < 0) return NULL;
   for (int i = 0; i < y->outs; i++) out[i] = u[1 + i];
   if (mr__step_metrics(f, l, t->batch, f->in, out, &each) < 0) return NULL;
   mr_var_t *counted = sum_of(f, each.counts);
   reported[MR_REPORT_LOSS] = mean_of_counted(f, u[0], counted, t->batch);
   reported[MR_REPORT_GRAD_NORM] = u[y->outs + 2];
-  reported[MR_REPORT_PARAM_NORM] = mr_lax_sqrt(f, mr_lax_sum_squares(f, list->n, p));
+  reported[MR_REPORT_PARAM_NORM] = mr_lax_sqrt(f, squares_of_values(f, t, list, y, p));
   reported[MR_REPORT_COUNTED] = counted;
   for (int i = 0; i < l->n_metrics; i++)
     reported[MR_REPORT_METRICS + i] = sum_of(f, mr_lax_mul(f, each.metric[i], each.counts));
@@ -340,25 +369,25 @@ static mr_err_t report_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_
   for (int i = 0; i < update->n_in; i++) {
     mr_aval_t a = update->in[i]->aval;
     if (i >= first)
-      a.dtype = mr__step_kept_in(&t->compute, place_in_sets(&y, list->n, i - first).set, n_slots);
+      a.dtype = mr__step_kept_in(&t->compute, place_in_sets(&y, i - first).set, n_slots);
     mr_fn_input(f, a);
   }
   MR_TRY(f->diag.code);
   for (int i = 0; i < update->n_in; i++)
     in[i] = i < first ? f->in[i]
-                      : train_keep(f, f->in[i], MR_F32, place_in_sets(&y, list->n, i - first).set,
-                                   n_slots, NULL, 0);
+                      : train_keep(f, f->in[i], MR_F32, place_in_sets(&y, i - first).set, n_slots,
+                                   NULL, 0);
   int n_read = f->n_eqn;
   MR_TRY(mr_inline(f, update, in, u));
   mr_var_t **result = u + y.outs + 2; /* the place of the norm */
   mr_var_t *const *draw = t->compute.stochastic ? f->in + mr_loss_n_data(l) - 2 : NULL;
   const char *outer = mr_scope_enter(f, "reported");
-  *result = train_report(f, l, t, &y, list, u);
+  *result = train_report(f, l, t, list, &y, u);
   mr_scope_leave(f, outer);
   int n_reported = f->n_eqn;
   for (int i = 0; i < y.n_sets && f->diag.code >= 0; i++) {
     mr_var_t **to = &result[1 + y.n_state + i];
-    place_t at = place_in_sets(&y, list->n, i);
+    place_t at = place_in_sets(&y, i);
     *to = train_keep(f, *to, mr__step_kept_in(&t->compute, at.set, n_slots), at.set, n_slots, draw,
                      at.set * list->n + at.tensor);
   }
@@ -395,14 +424,18 @@ mr__share_t mr__step_share(const mr_train_config_t *t, const mr_params_t *list) 
       mr_optim_share_from(list->n, elements_of_listed, list, t->ranks, t->rank + 1)};
 }
 
+mr__share_t mr__step_values(const mr_train_config_t *t, const mr_params_t *list) {
+  return mr__step_shares(t) >= 3 ? mr__step_share(t, list) : (mr__share_t){0, list->n};
+}
+
 void mr_train_share_of(const mr_train_config_t *t, const mr_params_t *list, int *from, int *to) {
   mr__share_t share = mr__step_share(t, list);
   *from = share.from, *to = share.to;
 }
 
 int mr_train_step_in_place(const mr_train_config_t *t, const mr_params_t *list) {
-  mr__share_t share = mr__step_share(t, list);
-  return list->n + (mr_optim_sets(&t->optim) - 1) * (share.to - share.from);
+  mr__share_t share = mr__step_share(t, list), values = mr__step_values(t, list);
+  return values.to - values.from + (mr_optim_sets(&t->optim) - 1) * (share.to - share.from);
 }
 
 mr_err_t mr_train_step_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,

@@ -324,7 +324,10 @@ static mr_err_t wait_for_checkpoint(void *arg) {
   int64_t step = v->at.step + 1;
   mr__agree_doing(v->agree, "waits for the checkpoint before", step, MR_PACE_TENSORS);
   mr_err_t e = mr_all_back(arg, OUT_STATE);
-  mr__agree_doing(v->agree, "computes", step, MR_PACE_LIMITED);
+  if (v->fetching)
+    mr__train_says_fetching(v); /* a fetch waits for the checkpoint before too */
+  else
+    mr__agree_doing(v->agree, "computes", step, MR_PACE_LIMITED);
   return e;
 }
 

@@ -158,7 +158,7 @@ const mr_opt_t mr__train_stage_opts[] = {
          "a fixed binary tree; each record draws what it draws in a batch of one part; 0: "
          "none, or 8 behind shard-to-device, whose ranks share them."},
     {.name = "zero",
-     .hint = "zerostage zerooptimization zero1 zero2 sharding",
+     .hint = "zerostage zerooptimization zero1 zero2 zero3 sharding fsdp fullysharded",
      .type = MR_OPT_INT,
      .offset = AT(zero),
      .def = "0",
@@ -167,7 +167,8 @@ const mr_opt_t mr__train_stage_opts[] = {
          "What ranks behind shard-to-device keep a share of, with the same results.  0: nothing, "
          "each updates all parameters; 1: the optimizer's slots and the average, each rank "
          "updates its share and receives the others' parameters; 2: gradients too, which leave "
-         "for their share's rank during the backward pass."},
+         "for their share's rank during the backward pass; 3: the parameters too, which come "
+         "before each pass that reads them."},
     {.name = "pipeline",
      .hint = "pipelineparallel pipelineparallelsize pipelinemodelparallelsize pp ppsize "
              "pipelinestages",

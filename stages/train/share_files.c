@@ -1,7 +1,7 @@
-/* Each process of a job writes the slots of a share itself: of its own where it has no others, else
-   of the one that zero=1 would give it.  All are durable before rank 0 writes the file that names
-   them, and that file's name is the commit: a kill at any moment before leaves files that nothing
-   names. */
+/* Each process of a job writes the slots of a share itself, and with zero=3 its values: of its own
+   where it has no others, else of the one that zero=1 would give it.  All are durable before rank 0
+   writes the file that names them, and that file's name is the commit: a kill at any moment before
+   leaves files that nothing names. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +15,10 @@ bool mr__train_has_shares(const train_t *v) {
   return !v->in_parts && (v->zero || v->cut.cut.stages);
 }
 
+bool mr__train_has_value_shares(const train_t *v) {
+  return v->zero == 3 && mr__train_has_shares(v);
+}
+
 bool mr__train_has_slices(const train_t *v) {
   enum { ONE, RANKS };
   return v->agree && v->checkpoint_files == RANKS && v->checkpoint_dir && *v->checkpoint_dir;
@@ -24,6 +28,7 @@ bool mr__train_has_slices(const train_t *v) {
 static void set_own(train_t *v, const mr_process_ranks_t *p) {
   const mr_train_config_t shares = {.ranks = p->size, .rank = p->rank, .zero = 1};
   int *own = v->at.own;
+  v->at.own_values = mr__train_has_value_shares(v);
   if (mr__train_has_shares(v))
     mr_train_step_share(v->step, &own[0], &own[1]);
   else

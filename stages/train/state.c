@@ -153,7 +153,7 @@ static void pack_tensors(const mr_params_t *params, const mr_train_progress_t *p
   for (int k = 0; k < groups->n; k++) {
     const mr_param_set_t *set = mr_params_set(params, groups->of[k].kind, groups->of[k].number);
     for (int i = 0; i < params->n; i++) {
-      if (set->kind != MR_SET_VALUES && p->slices && (i < p->own[0] || i >= p->own[1])) continue;
+      if (p->slices && mr__state_is_sliced(p, set) && (i < p->own[0] || i >= p->own[1])) continue;
       const mr_param_t *q = &params->param[i];
       snprintf(name, NAME, "%s/%s", groups->of[k].name, q->name);
       *t = (mr_st_tensor_t){.name = name,

@@ -72,6 +72,7 @@ typedef struct mr_train_progress {
   const char *slices; /* names of the other ranks' slices, a line each, copied by pack; NULL: none;
                          not read from files */
   int own[2];         /* with slices: the parameters whose slots and average are in this file */
+  bool own_values;    /* then: their values too, else this file has all, and no slice any */
   const char *inputs; /* mr_train_inputs_text, which outlives the states made
                          of this; NULL: none; not read from files */
   mr_train_fp8_t fp8; /* belongs to the step; not read from files */
@@ -125,10 +126,10 @@ mr_err_t mr_train_state_check(const char *path, const char *model, const mr_para
 mr_err_t mr_train_state_load(const char *path, const char *model, mr_params_t *params,
                              mr_train_progress_t *p, mr_diag_t *diag);
 
-/* Writes the slots and the average of parameters [p->own[0],p->own[1]) into the folder, as the
-   slice of rank `rank` of `ranks` of the state *p, durable when it returns, and its name into
-   name[MR_SAFETENSORS_SLICE_NAME].  The same state has the same name and bytes.  MR_OK; MR_ERR_IO,
-   MR_ERR_NOMEM. */
+/* Writes the slots and the average of parameters [p->own[0],p->own[1]), and with p->own_values
+   their values, into the folder, as the slice of rank `rank` of `ranks` of the state *p, durable
+   when it returns, and its name into name[MR_SAFETENSORS_SLICE_NAME].  The same state has the same
+   name and bytes.  MR_OK; MR_ERR_IO, MR_ERR_NOMEM. */
 mr_err_t mr_train_slice_write(const char *folder, const mr_params_t *params,
                               const mr_train_progress_t *p, int rank, int ranks, char *name,
                               mr_diag_t *diag);

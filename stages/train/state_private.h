@@ -25,4 +25,7 @@ mr__state_sets_t mr__state_groups_of(const mr_params_t *params, const char *opti
 /* The oldest version that has these groups in one file. */
 int mr__state_version(const mr__state_sets_t *g);
 
+/* Whether the slices of ranks have a share of this set each. */
+bool mr__state_is_sliced(const mr_train_progress_t *p, const mr_param_set_t *set);
+
 #endif

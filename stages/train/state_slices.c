@@ -11,13 +11,17 @@
 
 /* ---- writing ---- */
 
+bool mr__state_is_sliced(const mr_train_progress_t *p, const mr_param_set_t *set) {
+  return p->own_values || set->kind != MR_SET_VALUES;
+}
+
 static int pack_share(const mr_params_t *params, const mr_train_progress_t *p,
                       const mr__state_sets_t *groups, mr_st_tensor_t *t,
                       char (*name)[MR__STATE_NAME]) {
   int n = 0;
   for (int k = 0; k < groups->n; k++) {
     const mr_param_set_t *set = mr_params_set(params, groups->of[k].kind, groups->of[k].number);
-    if (set->kind == MR_SET_VALUES) continue;
+    if (!mr__state_is_sliced(p, set)) continue;
     for (int i = p->own[0]; i < p->own[1]; i++, n++) {
       const mr_param_t *q = &params->param[i];
       snprintf(name[n], sizeof name[n], "%s/%s", groups->of[k].name, q->name);

@@ -37,14 +37,22 @@ static mr_err_t train_step_give_saved(mr_stage_t *s) {
   return e < 0 ? e : MR_OK;
 }
 
+void mr__train_says_fetching(const train_t *v) {
+  const mr_process_ranks_t *p = mr_process_ranks();
+  const char *what = p && !p->rank ? "gathers the parts of the ranks of" : "gives its parts of";
+  mr__agree_doing(v->agree, what, v->at.step, MR_PACE_VALUES);
+}
+
 /* Has the step give the stage its parameters by one of the calls that do, in which ranks that are
    processes may wait for each other: a failure names the stage and the step that was finished. */
 static mr_err_t fetch_params(mr_stage_t *s, mr_err_t (*fetch)(mr_train_step_t *t, mr_params_t *p,
                                                               mr_diag_t *diag)) {
   train_t *v = s->state;
   mr_diag_t why = {0};
-  mr__agree_doing(v->agree, "gives its parts of", v->at.step, MR_PACE_VALUES);
+  v->fetching = true;
+  mr__train_says_fetching(v);
   mr_err_t e = fetch(v->step, &v->params, &why);
+  v->fetching = false;
   if (e == MR_ERR_CANCEL) return e; /* the graph ends, which says why */
   return mr_diag_prefix(s->diag, e, &why, "%s: step %" PRId64, s->name, v->at.step);
 }
@@ -98,6 +106,11 @@ static bool keeps_shares(const train_t *v) {
   return mr__train_has_shares(v) && mr__train_has_slices(v);
 }
 
+/* Whether ranks have shares of what an evaluation reads. */
+static bool has_judged_shares(const train_t *v) {
+  return v->ema > 0 || mr__train_has_value_shares(v);
+}
+
 /* Reports an evaluation.  Consumers that have left are no stop. */
 static mr_err_t train_step_evaluated(mr_stage_t *s, mr_report_kind_t kind, int port,
                                      const mr_tally_t *tally) {
@@ -122,7 +135,7 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t ki
   train_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
   bool kept = keeps_shares(v);
-  if (!kept || v->ema > 0)
+  if (!kept || has_judged_shares(v))
     MR_TRY(fetch_params(s, kept ? mr_train_step_average : mr_train_step_whole));
   mr__agree_doing(v->agree, "evaluates after", v->at.step, MR_PACE_BATCHES);
   mr_tally_t tally = {
@@ -175,13 +188,13 @@ static void say_why(mr_stage_t *s, bool stopped, mr_report_t *r) {
 }
 
 /* Makes the parameters whole where ranks have parts of them, while all ranks that are processes are
-   at the same step.  Ranks that write slices of their shares keep their slots, and give the average
-   where an evaluation may follow, which reads it. */
+   at the same step.  Ranks that write slices of their shares keep their slots, and give the
+   average, or the values, where an evaluation may follow, which reads them. */
 static mr_err_t make_whole(mr_stage_t *s, bool evaluates) {
   const train_t *v = s->state;
   if (!keeps_shares(v))
     MR_TRY(fetch_params(s, mr_train_step_whole));
-  else if (v->ema > 0 && evaluates)
+  else if (has_judged_shares(v) && evaluates)
     MR_TRY(fetch_params(s, mr_train_step_average));
   return mr__train_has_slices(v) ? mr__train_write_slices(s) : MR_OK;
 }

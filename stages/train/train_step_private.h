@@ -87,6 +87,7 @@ typedef struct train {
   int64_t judged_step;         /* its step; -1: none */
   double valid_t0, saved_t0;   /* of the newest validation and state, or of the start */
   char *slices;                /* heap; names of the slices of other ranks, of this step; NULL */
+  bool fetching;               /* the step gives the stage its parameters */
   int64_t slices_step;         /* the step whose slices have been written; -1: none */
   int64_t saved_step;          /* step of the latest state given or loaded, -1: none */
   int64_t marks;               /* states given with a mark before them */
@@ -132,9 +133,13 @@ void *mr__train_model_state(const mr_stage_t *s);
 
 void mr__train_stage_forget(mr_stage_t *s);
 
+/* train_step.c: says that this rank gives its parts of parameters, or receives those of others. */
+void mr__train_says_fetching(const train_t *v);
+
 /* share_files.c: whether ranks have shares of slots and average, by zero= or as stages; and whether
    each process of a job writes a slice of each checkpoint. */
 bool mr__train_has_shares(const train_t *v);
+bool mr__train_has_value_shares(const train_t *v); /* of the values too: zero=3 */
 bool mr__train_has_slices(const train_t *v);
 /* Writes this rank's, for the step that was counted last, and learns the names of the others'; on
    all ranks at once.  MR_OK; or the failure of any rank, on all. */

@@ -251,9 +251,13 @@ static void summary_counts_the_recipe(void **state) {
   has_row("encoder_blocks.0.attn.query.kernel 384x8x48 384x8x48 147,456 0 (None,None,None)");
   has_row("head.kernel 384x10 384x10 3,840 1 (None,None)");
   has_row("slots: a rank has those of at most 1,186,186 elements");
+  RUN(&p, "summary", "--layers", "1", "--mesh", "data=2", "--zero", "3");
+  has_row("values and slots: a rank has those of at most 1,186,186 elements");
   RUN(&p, "summary", "--layers", "1", "--mesh", "data=2,model=2", "--zero", "1");
   has_row("encoder_blocks.0.linear1.kernel 384x1536 384x768 294,912 192x768 (None,model)");
   has_row("encoder_blocks.0.linear1.bias 1536 768 768 768 (model)");
+  RUN(&p, "summary", "--layers", "1", "--mesh", "data=2,model=2", "--zero", "3");
+  refuses(2, "zero=3 beside a mesh that cuts parameters");
   RUN(&p, "summary", "--zero", "1");
   refuses(2, "summary: --zero: expected --mesh beside it");
   RUN(&p, "summary", "model=mlp", "--mesh", "data=2,model=2");

@@ -255,25 +255,30 @@ static void a_job_resumes_on_other_processes_and_on_threads(void **state) {
   assert_same_checkpoint(whole, other, STEPS);
 }
 
-/* Processes that keep slots of their shares alone: checkpoints, evaluations by the average, steps
-   without records where a checkpoint or an epoch ends, gradients that are looked at. */
+/* Processes that keep slots of their shares alone, or values too: checkpoints, evaluations by the
+   average, steps without records where a checkpoint or an epoch ends, gradients that are looked at.
+ */
 static void processes_with_shares_of_slots_end_as_one_process(void **state) {
   static const char *const settings[] = {"train.lr=2e-2", "batch.skip-steps=4,5",
                                          "train.watch-every=2"};
+  static const char *const zero[] = {"train.zero=1", "train.zero=1", "train.zero=2"};
   for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
     char one[128], run[128], ledger[2][64];
     snprintf(one, sizeof one, "%s/shares%zu", dir, i);
-    snprintf(run, sizeof run, "%s/shares%zu-job", dir, i);
     RUN(&p, "train", "--graph", file, "--run-dir", one, "train.checkpoint-every=1", settings[i]);
     if (p.status) fail_msg("%s%s", p.out, p.err);
     keep_ledger(p.out, ledger[0], sizeof ledger[0]);
-    START(2 + (int)i, NULL, "train", "--graph", file, "--run-dir", run,
-          i < 2 ? "train.zero=1" : "train.zero=2", "train.checkpoint-every=1", settings[i]);
-    end_job();
-    assert_all_end_well();
-    keep_ledger(job.said[0], ledger[1], sizeof ledger[1]);
-    assert_string_equal(ledger[0], ledger[1]);
-    for (int step = 1; step <= STEPS; step++) assert_same_checkpoint(one, run, step);
+    for (int values = 0; values < 2; values++) {
+      snprintf(run, sizeof run, "%s/shares%zu-job%d", dir, i, values);
+      START((values ? 4 : 2) + (values ? -(int)i : (int)i), NULL, "train", "--graph", file,
+            "--run-dir", run, values ? "train.zero=3" : zero[i], "train.checkpoint-every=1",
+            settings[i]);
+      end_job();
+      assert_all_end_well();
+      keep_ledger(job.said[0], ledger[1], sizeof ledger[1]);
+      assert_string_equal(ledger[0], ledger[1]);
+      for (int step = 1; step <= STEPS; step++) assert_same_checkpoint(one, run, step);
+    }
   }
 }
 
@@ -289,6 +294,9 @@ static void a_job_resumes_with_another_zero(void **state) {
   RUN(&p, "train", "--run-dir", run, "--resume", "--mesh", "data=5", "train.steps=4",
       "train.zero=1");
   if (p.status) fail_msg("%s%s", p.out, p.err);
+  START(3, NULL, "train", "--run-dir", run, "--resume", "train.steps=5", "train.zero=3");
+  end_job();
+  assert_all_end_well();
   START(2, NULL, "train", "--run-dir", run, "--resume", "train.steps=0", "train.zero=2");
   end_job();
   assert_all_end_well();
@@ -353,9 +361,11 @@ static void assert_merges_to(const char *run, const char *one, int step) {
 /* With an average of the weights, which evaluations read, and without; of ranks that keep their
    shares alone, and of those that have all. */
 static void slices_of_ranks_are_merged_to_the_checkpoint_of_one_process(void **state) {
-  static const char *const ema[] = {"train.ema=0.75", "train.ema=0", "train.ema=0.75"};
-  static const char *const zero[] = {"train.zero=2", "train.zero=1", "train.zero=0"};
-  for (int i = 0; i < 3; i++) {
+  static const char *const ema[] = {"train.ema=0.75", "train.ema=0", "train.ema=0.75",
+                                    "train.ema=0.75", "train.ema=0"};
+  static const char *const zero[] = {"train.zero=2", "train.zero=1", "train.zero=0", "train.zero=3",
+                                     "train.zero=3"};
+  for (int i = 0; i < 5; i++) {
     char one[128], run[128], ledger[2][64];
     snprintf(one, sizeof one, "%s/files%d", dir, i);
     snprintf(run, sizeof run, "%s/files%d-job", dir, i);
@@ -388,6 +398,10 @@ static void slices_of_ranks_are_resumed_by_any_number_of_processes(void **state)
   end_job();
   assert_all_end_well();
   assert_int_equal(slices_in(run, 1), 3);
+  START(4, NULL, "train", "--run-dir", run, "--resume", "train.steps=2", "train.zero=3");
+  end_job();
+  assert_all_end_well();
+  assert_int_equal(slices_in(run, 2), 3);
   START(3, NULL, "train", "--run-dir", run, "--resume", "train.steps=3", "train.zero=2");
   end_job();
   assert_all_end_well();
@@ -479,8 +493,8 @@ static void a_kill_between_the_files_of_a_checkpoint_leaves_the_last_one_whole(v
     int step = 3 + round % ROUNDS;
     snprintf(run, sizeof run, "%s/torn%d", dir, round);
     START(3, NULL, "train", "--graph", file, "--run-dir", run, "shuffle.epochs=100000",
-          "train.zero=1", "train.checkpoint-files=ranks", "train.checkpoint-every=1",
-          "checkpoint.keep=2");
+          round % 2 ? "train.zero=3" : "train.zero=1", "train.checkpoint-files=ranks",
+          "train.checkpoint-every=1", "checkpoint.keep=2");
     wait_for_slice(run, step);
     for (int r = 0; r < 3; r++)
       if (round > 2 || round == r) kill(job.pid[r], SIGKILL);

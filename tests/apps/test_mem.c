@@ -212,14 +212,14 @@ static void parameter_sets_that_are_kept_narrow_are_named_with_their_dtype(void 
 
 /* All shares together are a whole set. */
 static void a_rank_holds_its_share_alone(void **state) {
-  static const char *const rank[] = {"0", "1", "2"}, *const zero[] = {"0", "1", "2"};
+  static const char *const rank[] = {"0", "1", "2"}, *const zero[] = {"0", "1", "2", "3"};
   RUN(&p, "mem", TINY, "--ordered", "4", "--json", "--no-run", "--dtype", "f32", "--ema", "0.5");
   cJSON *one = cJSON_Parse(p.out);
   size_t params = bytes_of(cJSON_GetObjectItem(one, "held"), "parameters, f32");
   assert_true(params > 0);
   cJSON_Delete(one);
-  for (int z = 0; z < 3; z++) {
-    size_t slots = 0, average = 0;
+  for (int z = 0; z < 4; z++) {
+    size_t slots = 0, average = 0, values = 0;
     for (int r = 0; r < 3; r++) {
       RUN(&p, "mem", TINY, "--ordered", "4", "--mesh", "data=3", "--zero", zero[z], "--rank",
           rank[r], "--json", "--dtype", "f32", "--ema", "0.5");
@@ -230,12 +230,13 @@ static void a_rank_holds_its_share_alone(void **state) {
       assert_int_equal(sum_of(arena), bytes_of(all, "planned_peak_bytes"));
       assert_int_equal(sum_of(held), bytes_of(all, "held_bytes"));
       assert_int_equal(bytes_of(all, "measured_peak_bytes"), 0);
-      assert_int_equal(bytes_of(held, "parameters, f32"), params);
+      values += bytes_of(held, z == 3 ? "parameters, this rank's share, f32" : "parameters, f32");
       slots += bytes_of(held, z ? "adamw slot.1, this rank's share, f32" : "adamw slot.1, f32");
       average += bytes_of(held, z ? "average of the parameters, this rank's share, f32"
                                   : "average of the parameters, f32");
       cJSON_Delete(all);
     }
+    assert_int_equal(values, z == 3 ? params : 3 * params);
     assert_int_equal(slots, z ? params : 3 * params);
     assert_int_equal(average, slots);
   }
@@ -243,8 +244,8 @@ static void a_rank_holds_its_share_alone(void **state) {
 
 /* The numbers of a step that has run. */
 static void a_rank_plans_what_its_step_takes(void **state) {
-  static const char *const zero[] = {"0", "2"};
-  for (int z = 0; z < 2; z++) {
+  static const char *const zero[] = {"0", "2", "3"};
+  for (int z = 0; z < 3; z++) {
     RUN(&p, "bench", "step", "--layers", "1", "--batch", "8", "--ordered", "8", "--ranks", "2",
         "--zero", zero[z], "--steps", "1", "--warm-up", "0", "--json", "--dtype", "f32");
     if (p.status) fail_msg("%s", p.err);

@@ -47,7 +47,8 @@ static mr_fn_t *part_of(const small_t *c) {
 typedef struct ran {
   pthread_t thread;
   mr_exec_t *exec;
-  int first_slot, slots_from; /* inputs of the step before the slots, and the first that it has */
+  int n, from;             /* parameters; the first that has a slot */
+  int values, values_from; /* parameters with a value, and the first of them */
   _Alignas(64) char out[MOST_ARRAYS][ROOM];
 } ran_t;
 
@@ -76,12 +77,20 @@ static void compile_step(const small_t *c, int rank, int size, int zero, const m
   mr_compile_options_t options = {.threads = 1, .rank = comm ? &speaks : NULL};
   if (mr_compile(step, &options, &r->exec, &diag) < 0) fail_msg("%s", diag.text);
   mr_fn_destroy(step), mr_fn_destroy(part);
-  r->slots_from = comm && zero ? mr_optim_share_from(c->n, size_of_param, c, size, rank) : 0;
+  r->n = c->n;
+  r->from = comm && zero ? mr_optim_share_from(c->n, size_of_param, c, size, rank) : 0;
+  int to = comm && zero ? mr_optim_share_from(c->n, size_of_param, c, size, rank + 1) : c->n;
+  r->values_from = zero == 3 ? r->from : 0;
+  r->values = zero == 3 ? to - r->from : c->n;
+  assert_int_equal(mr_exec_fn(r->exec)->n_in, 3 + r->values + to - r->from);
+  assert_int_equal(mr_exec_fn(r->exec)->n_out, 3 + r->values + to - r->from);
 }
 
-/* The arrays of a rank's slots have the numbers of those of one that has all. */
-static int number_of_input(const ran_t *r, int i) {
-  return i < r->first_slot ? i : i + r->slots_from;
+/* The arrays of a rank's values and slots have the numbers of those of one that has all: behind x,
+   lr and t, or two outputs and a norm. */
+static int number_of(const ran_t *r, int i) {
+  if (i < 3) return i;
+  return i < 3 + r->values ? i + r->values_from : i - r->values + r->n + r->from;
 }
 
 static void *run_step(void *arg) {
@@ -96,7 +105,7 @@ static void *run_step(void *arg) {
     assert_true(mr_aval_bytes(a) <= ROOM);
     for (int64_t k = 0; k < mr_aval_elems(a); k++)
       mr_set_f64(a->dtype, in + (size_t)i * ROOM, k,
-                 0.001 * (double)((k * 7919 + number_of_input(r, i) * 31) % 997));
+                 0.001 * (double)((k * 7919 + number_of(r, i) * 31) % 997));
   }
   for (int i = 0; i < f->n_out; i++) outs[i] = r->out[i];
   mr_exec_run(r->exec, ins, outs);
@@ -106,27 +115,20 @@ static void *run_step(void *arg) {
 
 static void same_on_any_number_of_ranks(const small_t *c, int zero) {
   static ran_t one, many[PARTS];
-  int first_slot = 1 + 2 + c->n, outs_before = 3 + c->n; /* x, lr, t; two outputs and a norm */
-  one.first_slot = first_slot;
   compile_step(c, 0, 1, 0, NULL, &one);
   run_step(&one);
-  assert_int_equal(mr_exec_fn(one.exec)->n_in, first_slot + c->n);
-  assert_int_equal(mr_exec_fn(one.exec)->n_out, outs_before + c->n);
   for (int size = 1; size <= PARTS; size++) {
     mr_comm_t *comm;
     mr_diag_t diag = {0};
     assert_int_equal(mr_comm_create(size, 1e6, &comm, &diag), MR_OK);
-    for (int r = 0; r < size; r++) {
-      many[r].first_slot = first_slot;
-      compile_step(c, r, size, zero, comm, &many[r]);
-    }
+    for (int r = 0; r < size; r++) compile_step(c, r, size, zero, comm, &many[r]);
     for (int r = 0; r < size; r++)
       assert_int_equal(pthread_create(&many[r].thread, NULL, run_step, &many[r]), 0);
     for (int r = 0; r < size; r++) pthread_join(many[r].thread, NULL);
     for (int r = 0; r < size; r++) {
       const mr_fn_t *f = mr_exec_fn(many[r].exec);
       for (int i = 0; i < f->n_out; i++) {
-        int k = i < outs_before ? i : i + many[r].slots_from;
+        int k = number_of(&many[r], i);
         if (memcmp(one.out[k], many[r].out[i], mr_aval_bytes(&f->out[i]->aval)) != 0)
           fail_msg("zero=%d: output %d of rank %d of %d differs", zero, i, r, size);
       }
@@ -150,7 +152,7 @@ static void arrays_without_elements_are_shared(void **state) {
       .n = 5,
       .param = {mr_aval_of(MR_F32, 0, 4), mr_aval_of(MR_F32, 5), mr_aval_of(MR_F32, 0, 4),
                 mr_aval_of(MR_F32, 7), mr_aval_of(MR_F32, 3, 0)}};
-  for (int zero = 0; zero <= 2; zero++) same_on_any_number_of_ranks(&c, zero);
+  for (int zero = 0; zero <= MR_ZERO_MOST; zero++) same_on_any_number_of_ranks(&c, zero);
 }
 
 static void fewer_elements_than_ranks_are_shared(void **state) {

@@ -234,7 +234,8 @@ static products_t count_products(const vit_t *c, mr_train_config_t t) {
                part);
   }
   mr_mem_causes_t causes;
-  const mr_mem_parts_t parts = {mr_train_loss_of(f), t.optim.def->name, MR_OPTIM_POSTED};
+  const mr_mem_parts_t parts = {mr_train_loss_of(f), t.optim.def->name, MR_OPTIM_POSTED,
+                                MR_OPTIM_GATHERED};
   assert_int_equal(mr_mem_causes_find(&causes, x, &parts, &diag), MR_OK);
   n.backward = causes.bytes[MR_MEM_BACKWARD] + causes.bytes[MR_MEM_GRADIENTS];
   n.activations = causes.bytes[MR_MEM_ACTIVATIONS];
@@ -250,7 +251,7 @@ static void forward_and_backward_of_ranks_are_different_parts(void **state) {
   products_t one = count_products(&c, t);
   assert_true(one.of[MR_PART_FORWARD] > 0 && one.of[MR_PART_BACKWARD] > one.of[MR_PART_FORWARD]);
   t.ranks = 2;
-  for (t.zero = 0; t.zero <= 2; t.zero++) {
+  for (t.zero = 0; t.zero <= MOST_ZERO; t.zero++) {
     products_t two = count_products(&c, t);
     assert_int_equal(2 * two.of[MR_PART_FORWARD], one.of[MR_PART_FORWARD]);
     assert_int_equal(2 * two.of[MR_PART_BACKWARD], one.of[MR_PART_BACKWARD]);
@@ -262,8 +263,9 @@ static void forward_and_backward_of_ranks_are_different_parts(void **state) {
 static int waits;
 static mr_err_t wait_counted(void *arg) { return waits++, *(mr_err_t *)arg; }
 
-/* All ranks write to the caller's slots: none does before its readers are gone. */
-static void ranks_with_shares_wait_once_for_the_readers_of_params(void **state) {
+/* All ranks write to the caller's slots, or to its values too: none does before its readers are
+ * gone. */
+static void wait_once_for_the_readers(int zero) {
   vit_t c = dropping_vit(MR_F32);
   batch_t b = batch_of();
   mr_train_config_t t = config_of(MOST);
@@ -271,7 +273,8 @@ static void ranks_with_shares_wait_once_for_the_readers_of_params(void **state) 
   mr_diag_t diag = {0};
   mr_train_step_t *step;
   mr_train_out_t out;
-  t.ranks = 5, t.zero = 1;
+  waits = 0;
+  t.ranks = 5, t.zero = zero;
   mr_train_want_sets(&c.how, &t.optim, &p);
   if (vit_params(&c, 3, &p, &diag) < 0 || vit_step(&c, t, &step, &diag) < 0)
     fail_msg("%s", diag.text);
@@ -293,6 +296,11 @@ static void ranks_with_shares_wait_once_for_the_readers_of_params(void **state) 
   mr_train_step_destroy(step);
   mr_params_fini(&p);
   free(b.images);
+}
+
+static void ranks_with_shares_wait_once_for_the_readers_of_params(void **state) {
+  wait_once_for_the_readers(1);
+  wait_once_for_the_readers(3);
 }
 
 /* A step that is taken back runs again from the same state on all ranks. */
@@ -432,63 +440,70 @@ static int64_t elements_of_parameter(const void *arg, int i) {
 }
 
 /* Whether a rank's slots, of which it has [from,to), are those of `one` there and zeros elsewhere,
-   and its average, which it may have whole, likewise. */
+   and so is all else but for its values, unless they are of its share too, and one set that it has
+   whole. */
 static bool has_its_share_alone(const mr_params_t *one, const mr_params_t *p, int from, int to,
-                                bool average) {
+                                bool values, const mr_param_set_t *whole) {
   bool same = true;
-  for (int k = 1; k < p->n_sets; k++)
+  for (int k = 0; k < p->n_sets; k++)
     for (int i = 0; i < p->n && same; i++) {
       const float *x = mr_params_at(p, &p->set[k], i), *y = mr_params_at(one, &one->set[k], i);
-      bool has = (average && p->set[k].kind == MR_SET_AVERAGE) || (i >= from && i < to);
+      bool has = (i >= from && i < to) || (!k && !values) || &p->set[k] == whole;
       for (size_t j = 0; j < p->param[i].size; j++) same &= x[j] == (has ? y[j] : 0);
     }
   return same;
 }
 
-/* With zero=1 a process has slots of its share alone; the first one has all of them when they are
-   asked for. */
+/* With zero=1 a process has slots of its share alone, with zero=3 values too; the first one has all
+   of them when they are asked for. */
 static void ranks_that_are_alone_keep_their_shares(void **state) {
   vit_t c = dropping_vit(MR_F32);
   end_t one = trained(&c, config_of(MOST), 1, 0);
-  for (int ranks = 2; ranks <= 4; ranks++) {
+  for (int k = 0; k < 6; k++) {
     lone_t l[4];
-    run_lone(l, ranks, 1, false, false);
+    int ranks = 2 + k % 3, zero = k < 3 ? 1 : 3;
+    run_lone(l, ranks, zero, false, false);
     for (int r = 0; r < ranks; r++) {
       const mr_params_t *p = &l[r].end.params;
       int from = mr_optim_share_from(p->n, elements_of_parameter, p, ranks, r);
       int to = mr_optim_share_from(p->n, elements_of_parameter, p, ranks, r + 1);
       if (l[r].err < 0) fail_msg("rank %d: %s", r, l[r].text);
-      if (!r) assert_same_end(&one, &l[r].end, ranks, 1);
+      if (!r) assert_same_end(&one, &l[r].end, ranks, zero);
       for (int i = 0; i < STEPS; i++) assert_true(same_out(&one.out[i], &l[r].end.out[i]));
-      assert_memory_equal(p->set[0].data, one.params.set[0].data, p->arena_size * sizeof(float));
-      if (r && !has_its_share_alone(&one.params, p, from, to, false))
-        fail_msg("rank %d of %d: slots beside its share", r, ranks);
+      if (r && !has_its_share_alone(&one.params, p, from, to, zero == 3, NULL))
+        fail_msg("zero=%d: rank %d of %d: values or slots beside its share", zero, r, ranks);
       mr_params_fini(&l[r].end.params);
     }
   }
   mr_params_fini(&one.params);
 }
 
-/* The first one has the average, and of the slots its share, when the average is asked for. */
-static void ranks_give_the_average_without_their_slots(void **state) {
+/* The first one has the average, and of the slots its share, when that is asked for which
+   evaluations read. */
+static void given_for_evaluations_alone(int zero) {
   vit_t c = dropping_vit(MR_F32);
   mr_train_config_t t = config_of(MOST);
   t.optim.ema = average_decay;
   end_t one = trained(&c, t, 1, 0);
   lone_t l[3];
   assert_non_null(mr_params_set(&one.params, MR_SET_AVERAGE, 0));
-  run_lone(l, 3, 1, true, false);
+  run_lone(l, 3, zero, true, false);
   for (int r = 0; r < 3; r++) {
     const mr_params_t *p = &l[r].end.params;
     int from = mr_optim_share_from(p->n, elements_of_parameter, p, 3, r);
     int to = mr_optim_share_from(p->n, elements_of_parameter, p, 3, r + 1);
     if (l[r].err < 0) fail_msg("rank %d: %s", r, l[r].text);
     for (int i = 0; i < STEPS; i++) assert_true(same_out(&one.out[i], &l[r].end.out[i]));
-    if (!has_its_share_alone(&one.params, p, from, to, !r))
-      fail_msg("rank %d: other slots or another average", r);
+    if (!has_its_share_alone(&one.params, p, from, to, zero == 3, r ? NULL : mr_params_judged(p)))
+      fail_msg("zero=%d: rank %d: other slots or another average", zero, r);
     mr_params_fini(&l[r].end.params);
   }
   mr_params_fini(&one.params);
+}
+
+static void ranks_give_the_average_without_their_slots(void **state) {
+  given_for_evaluations_alone(1);
+  given_for_evaluations_alone(3);
 }
 
 /* The step that the others cannot complete leaves their parameters as they were. */
@@ -506,15 +521,20 @@ static void a_rank_that_leaves_ends_the_step_of_the_others(void **state) {
   for (int r = 0; r < 3; r++) mr_params_fini(&l[r].end.params);
 }
 
-static void a_rank_that_leaves_ends_a_step_of_shares(void **state) {
+static void left_by_a_rank(int zero) {
   lone_t l[3];
-  run_lone(l, 3, 1, false, true);
+  run_lone(l, 3, zero, false, true);
   assert_true(l[2].err >= 0);
   for (int r = 0; r < 2; r++) {
     assert_int_equal(l[r].err, MR_ERR_UNAVAILABLE);
     assert_non_null(strstr(l[r].text, "communicator lone"));
   }
   for (int r = 0; r < 3; r++) mr_params_fini(&l[r].end.params);
+}
+
+static void a_rank_that_leaves_ends_a_step_of_shares(void **state) {
+  left_by_a_rank(1);
+  left_by_a_rank(3);
 }
 
 /* A rank receives its share of the gradients of each other rank, never all of them from all. */
@@ -576,14 +596,14 @@ static planned_t planned_by_ranks(const vit_t *c, mr_train_config_t t) {
    for the end of the backward pass, before it waits for the gradients of others. */
 static void gradients_that_leave_early_take_less_memory(void **state) {
   vit_t c = dropping_vit(MR_F32);
-  planned_t plan[3];
+  planned_t plan[MOST_ZERO + 1];
   mr_params_t p = {0};
   mr_diag_t diag = {0};
   c.model.embed = 128, c.model.mlp = 512, c.model.layers = 6;
   if (vit_params(&c, 3, &p, &diag) < 0) fail_msg("%s", diag.text);
   size_t all = (size_t)p.count * sizeof(float);
   mr_params_fini(&p);
-  for (int zero = 0; zero < 3; zero++) {
+  for (int zero = 0; zero <= MOST_ZERO; zero++) {
     mr_train_config_t t = config_of(8);
     t.ranks = 8, t.zero = zero;
     plan[zero] = planned_by_ranks(&c, t);
@@ -592,6 +612,8 @@ static void gradients_that_leave_early_take_less_memory(void **state) {
       plan[1].peak > plan[0].peak || plan[0].peak >= 2 * all)
     fail_msg("%zu, %zu and %zu bytes a rank, of %zu bytes of gradients", plan[0].peak, plan[1].peak,
              plan[2].peak, all);
+  if (plan[3].peak >= plan[2].peak + all / 8) /* values that have come are not kept */
+    fail_msg("%zu bytes a rank with shares of values, %zu without", plan[3].peak, plan[2].peak);
   if (plan[2].products * 4 < plan[0].products) /* a third is the forward pass */
     fail_msg("a rank waits for gradients after %d of its %d products", plan[2].products,
              plan[0].products);
@@ -601,8 +623,10 @@ static void gradients_that_leave_early_take_less_memory(void **state) {
 static void same_plan(const mr_exec_t *x, const mr_exec_t *real, const char *optimizer) {
   mr_mem_causes_t a, b;
   mr_diag_t diag = {0};
-  const mr_mem_parts_t of_plan = {mr_train_loss_of(mr_exec_fn(x)), optimizer, MR_OPTIM_POSTED};
-  const mr_mem_parts_t of_step = {mr_train_loss_of(mr_exec_fn(real)), optimizer, MR_OPTIM_POSTED};
+  const mr_mem_parts_t of_plan = {mr_train_loss_of(mr_exec_fn(x)), optimizer, MR_OPTIM_POSTED,
+                                  MR_OPTIM_GATHERED};
+  const mr_mem_parts_t of_step = {mr_train_loss_of(mr_exec_fn(real)), optimizer, MR_OPTIM_POSTED,
+                                  MR_OPTIM_GATHERED};
   assert_int_equal(mr_exec_peak_bytes(x), mr_exec_peak_bytes(real));
   assert_int_equal(mr_mem_causes_find(&a, x, &of_plan, &diag), MR_OK);
   assert_int_equal(mr_mem_causes_find(&b, real, &of_step, &diag), MR_OK);
@@ -631,7 +655,8 @@ static int plan_beside_step(vit_t *c, mr_train_config_t t, mr_collect_t *collect
   mr_train_step_share(step, &own_from, &own_to);
   if (collect) assert_true(from == own_from && to == own_to);
   int sets = mr_optim_sets(&t.optim) - 1;
-  assert_int_equal(mr_train_step_in_place(&t, &list), list.n + sets * (to - from));
+  int values = t.ranks > 1 && t.zero == 3 ? to - from : list.n;
+  assert_int_equal(mr_train_step_in_place(&t, &list), values + sets * (to - from));
   mr_train_step_destroy(step);
   mr_exec_destroy(x);
   mr_params_fini(&list);
@@ -676,6 +701,24 @@ static void ranks_without_a_part_are_refused(void **state) {
   assert_int_equal(vit_step(&c, t, &step, &diag), MR_ERR_CONFIG);
 }
 
+static void shares_of_values_beside_stages_or_parts_of_parameters_are_refused(void **state) {
+  vit_t c = dropping_vit(MR_F32);
+  mr_train_config_t t = config_of(MOST);
+  mr_train_step_t *step;
+  mr_diag_t diag = {0};
+  mr_mesh_t m;
+  t.ranks = 2, t.zero = 3;
+  t.pipeline.stages = 2;
+  assert_int_equal(vit_step(&c, t, &step, &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "zero=3 beside a pipeline"));
+  diag = (mr_diag_t){0};
+  t.pipeline.stages = 0, t.ordered = 0;
+  assert_int_equal(mr_mesh_parse("data=1,model=2", 2, &m, &diag), MR_OK);
+  t.mesh = &m;
+  assert_int_equal(vit_step(&c, t, &step, &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "zero=3 beside a mesh that cuts parameters"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(any_number_of_ranks_reaches_the_same_bits),
@@ -699,6 +742,7 @@ int main(void) {
       cmocka_unit_test(gradients_that_leave_early_take_less_memory),
       cmocka_unit_test(a_plan_of_a_rank_is_what_its_step_takes),
       cmocka_unit_test(ranks_without_a_part_are_refused),
+      cmocka_unit_test(shares_of_values_beside_stages_or_parts_of_parameters_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
