@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -579,13 +580,52 @@ mr_err_t mr__safetensors_read(const char *path, mr_safetensors_t **out, mr_diag_
   return MR_OK;
 }
 
+static bool is_same_file(const struct stat *a, const struct stat *b) {
+  return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+         a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+         a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
 /* Whether path leads to another file than that which was read: a run has written a newer one. */
 static bool leads_elsewhere(const mr_safetensors_t *f, const char *path) {
   struct stat st;
-  const struct stat *was = &f->file;
-  return stat(path, &st) == 0 &&
-         (st.st_dev != was->st_dev || st.st_ino != was->st_ino ||
-          st.st_mtim.tv_sec != was->st_mtim.tv_sec || st.st_mtim.tv_nsec != was->st_mtim.tv_nsec);
+  return stat(path, &st) == 0 && !is_same_file(&st, &f->file);
+}
+
+/* ---- files that are open, which their readers share ---- */
+
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static mr_safetensors_t *open_files; /* under the lock, as their readers and next */
+
+/* The open file that path leads to, for one reader more; NULL: none is open. */
+static mr_safetensors_t *share_open(const char *path) {
+  struct stat st;
+  mr_safetensors_t *f = NULL;
+  if (stat(path, &st) < 0) return NULL;
+  pthread_mutex_lock(&open_lock);
+  for (f = open_files; f && !is_same_file(&st, &f->file);) f = f->next;
+  if (f) f->readers++;
+  pthread_mutex_unlock(&open_lock);
+  return f;
+}
+
+static mr_safetensors_t *share_from_now(mr_safetensors_t *f) {
+  pthread_mutex_lock(&open_lock);
+  f->readers = 1, f->next = open_files, open_files = f;
+  pthread_mutex_unlock(&open_lock);
+  return f;
+}
+
+/* Whether f has no reader any more. */
+static bool leave_shared(mr_safetensors_t *f) {
+  pthread_mutex_lock(&open_lock);
+  bool last = f->readers <= 1;
+  mr_safetensors_t **at = &open_files;
+  while (*at && *at != f) at = &(*at)->next;
+  if (last && *at) *at = f->next;
+  if (!last) f->readers--;
+  pthread_mutex_unlock(&open_lock);
+  return last;
 }
 
 /* A run that is at work may remove a checkpoint's slices between its first file and them. */
@@ -594,12 +634,12 @@ mr_err_t mr_safetensors_open(const char *path, mr_safetensors_t **out, mr_diag_t
   mr_safetensors_t *f = NULL;
   mr_err_t e = MR_OK;
   bool newer = true;
-  *out = NULL;
+  if ((*out = share_open(path))) return MR_OK;
   for (int i = 0; i < TRIES && newer; i++) {
     mr_diag_t why = {0};
     e = mr__safetensors_read(path, &f, &why);
     if (e >= 0) e = mr__slices_open(f, path, &why);
-    if (e >= 0) return *out = f, MR_OK;
+    if (e >= 0) return *out = share_from_now(f), MR_OK;
     newer = e == MR_ERR_IO && f && leads_elsewhere(f, path);
     mr_safetensors_close(f);
     if (i == TRIES - 1 || !newer) mr_diag_relay(diag, e, &why);
@@ -608,7 +648,7 @@ mr_err_t mr_safetensors_open(const char *path, mr_safetensors_t **out, mr_diag_t
 }
 
 void mr_safetensors_close(mr_safetensors_t *f) {
-  if (!f) return;
+  if (!f || !leave_shared(f)) return;
   for (int i = 0; i < f->n_slices; i++) mr_safetensors_close(f->slice[i]);
   free(f->slice);
   if (f->map) munmap(f->map, f->size);

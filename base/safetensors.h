@@ -83,7 +83,9 @@ typedef struct mr_safetensors mr_safetensors_t;
    sentence names the tensors whose own hash differs.  The caller ends *out with
    mr_safetensors_close. MR_ERR_IO, MR_ERR_DATA or MR_ERR_NOMEM with the path in the sentence; *out
    is NULL then.  Slices that are missing, of another step or run, or there twice are refused; if
-   one is missing and path leads to a newer file meanwhile, that is read. */
+   one is missing and path leads to a newer file meanwhile, that is read.  A file that is open in
+   this process, and has not changed since by its time and size, is not read again: who opens it
+   first and holds it spares the others the reading.  Any thread. */
 mr_err_t mr_safetensors_open(const char *path, mr_safetensors_t **out, mr_diag_t *diag);
 void mr_safetensors_close(mr_safetensors_t *f);       /* NULL is fine */
 size_t mr_safetensors_bytes(const mr_st_tensor_t *t); /* of an open file's tensor; cannot fail */

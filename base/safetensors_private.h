@@ -17,6 +17,8 @@ struct mr_safetensors {
   int n;
   struct mr_safetensors **slice; /* [n_slices] */
   int n_slices;
+  int readers; /* that mr_safetensors_open has given it to */
+  struct mr_safetensors *next;
 };
 
 /* Reads one file as mr_safetensors_open does, without its slices. */

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/machine.h"
+#include "base/safetensors.h"
 #include "base/text.h"
 #include "model/exec/device.h"
 #include "model/exec/process_ranks.h"
@@ -450,7 +451,7 @@ static mr_err_t open_no_decay(mr_stage_t *s) {
   return MR_OK;
 }
 
-mr_err_t mr__train_stage_open(mr_stage_t *s) {
+static mr_err_t open_and_resume(mr_stage_t *s) {
   train_t *v = s->state;
   mr_diag_t why = {0};
   v->answered = mr__train_asked();
@@ -488,6 +489,18 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
   e = mr_train_each(&v->params, &v->rules, v->model.plan.loss.no_decay, &v->watch.each, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
   return mr__train_judge_open(s);
+}
+
+/* Several parts of the stage read the checkpoint: held open, it is read and checked once.  Whether
+   it can be opened is said by the first of them. */
+mr_err_t mr__train_stage_open(mr_stage_t *s) {
+  const train_t *v = s->state;
+  mr_safetensors_t *held = NULL;
+  mr_diag_t unsaid = {0};
+  if (v->resume) (void)mr_safetensors_open(v->resume, &held, &unsaid);
+  mr_err_t e = open_and_resume(s);
+  mr_safetensors_close(held);
+  return e;
 }
 
 void mr__train_stage_close(mr_stage_t *s) {

@@ -109,6 +109,27 @@ static void every_cut_is_noticed(void **state) {
   free(bytes);
 }
 
+/* Who opens a file that is open gets the same one, until it changes; the last reader ends it. */
+static void an_open_file_is_shared_until_it_changes(void **state) {
+  mr_safetensors_t *first, *second, *other;
+  mr_diag_t diag = {0};
+  write_sample();
+  assert_int_equal(mr_safetensors_open(path, &first, &diag), MR_OK);
+  assert_int_equal(mr_safetensors_open(path, &second, &diag), MR_OK);
+  assert_ptr_equal(first, second);
+  mr_safetensors_close(first);
+  assert_non_null(mr_safetensors_find(second, tensors[0].name));
+  write_sample(); /* another file in its place */
+  assert_int_equal(mr_safetensors_open(path, &other, &diag), MR_OK);
+  assert_ptr_not_equal(other, second);
+  assert_int_equal(truncate(path, 100), 0);
+  assert_int_equal(mr_safetensors_open(path, &first, &diag), MR_ERR_DATA);
+  mr_safetensors_close(second);
+  mr_safetensors_close(other);
+  write_sample();
+  assert_int_equal(try_open(&diag), MR_OK);
+}
+
 static void every_changed_byte_is_noticed(void **state) {
   write_sample();
   void *bytes;
@@ -559,6 +580,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(written_tensors_are_read_back),
       cmocka_unit_test(every_cut_is_noticed),
+      cmocka_unit_test(an_open_file_is_shared_until_it_changes),
       cmocka_unit_test(every_changed_byte_is_noticed),
       cmocka_unit_test(a_damaged_tensor_is_named_with_its_file),
       cmocka_unit_test(a_damaged_hash_blames_no_tensor),
