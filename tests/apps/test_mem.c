@@ -312,7 +312,7 @@ static void ranks_that_do_not_fit_are_refused(void **state) {
       {{"--mesh", "data=9", "--top", "1"}, "mem: --mesh: 9 ranks that share ordered=8 parts"},
       {{"--mesh", "data=2,model=2", "--accumulate", "2"}, "beside a mesh that cuts parameters"},
       {{"--mesh", "data=2", "--accumulate", "2"}, "beside ordered=8"},
-      {{"--mesh", "data=2,model=2", "--pipeline", "2"}, "want a mesh of data alone"},
+      {{"--mesh", "data=2,model=2", "--zero", "3"}, "want zero=2, or a mesh of data alone"},
       {{"--mesh", "data=1", "--pipeline", "2"}, "2 stages of 1 ranks"},
       {{"--mesh", "data=2;", "--top", "1"}, "mem: --mesh: mesh \"data=2;\""},
   };
