@@ -33,6 +33,12 @@ char *mr_printable_cell(const char *text, size_t most, char *to, size_t size) {
   size_t at = 0, len;
   uint32_t c;
   for (const unsigned char *s = (const unsigned char *)text; *s && most; s += len, most--) {
+    len = 1;
+    if (*s >= 0x20 && *s < 0x7F) { /* nearly all of most texts */
+      if (at + 1 >= size) break;
+      to[at++] = (char)*s;
+      continue;
+    }
     len = mr_utf8_character((const char *)s, &c);
     bool plain = !is_obeyed(c);
     size_t need = plain ? len : 4 * len;

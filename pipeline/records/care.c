@@ -90,6 +90,13 @@ mr_err_t mr__care_add(mr_stage_t *s, struct mr__care *t, bad_t row) {
 
 /* ---- the quarantine file ---- */
 
+/* A whole number in all of its digits, which is also several times as fast as a double. */
+static void add_whole(cJSON *o, const char *name, uint64_t v) {
+  char text[24];
+  snprintf(text, sizeof text, "%" PRIu64, v);
+  cJSON_AddRawToObject(o, name, text);
+}
+
 mr_err_t mr__care_report_row(mr_stage_t *s, const struct mr__care *t, bad_t row,
                              const char *reason) {
   char path[MR_WHERE_MAX];
@@ -98,14 +105,14 @@ mr_err_t mr__care_report_row(mr_stage_t *s, const struct mr__care *t, bad_t row,
   if (s->def->source->where) s->def->source->where(s, row.index, &where);
   cJSON *o = cJSON_CreateObject();
   cJSON_AddStringToObject(o, "source", s->name);
-  cJSON_AddNumberToObject(o, "index", (double)row.index);
-  if (s->def->source->where) cJSON_AddNumberToObject(o, "id", (double)where.key);
+  add_whole(o, "index", (uint64_t)row.index);
+  if (s->def->source->where) add_whole(o, "id", where.key);
   if (where.offset >= 0) {
     cJSON_AddStringToObject(o, "file", path);
-    cJSON_AddNumberToObject(o, "offset", (double)where.offset);
+    add_whole(o, "offset", (uint64_t)where.offset);
   }
   cJSON_AddStringToObject(o, "reason", reason);
-  cJSON_AddNumberToObject(o, "replacement", (double)row.other);
+  add_whole(o, "replacement", (uint64_t)row.other);
   char *line = cJSON_PrintUnformatted(o);
   cJSON_Delete(o);
   if (!line) return mr_stage_no_memory(s, "a line of the quarantine file");
