@@ -215,6 +215,14 @@ static mr_var_t *nothing_of(mr__optim_step_t *s, const mr__optim_bucket_t *b) {
   return mr_lax_broadcast_in_dim(s->g, zero, 1, &n, NULL);
 }
 
+/* The owner's values of a bucket, one behind the other; for this message alone, as a pass would
+   keep what two of them have in common from one to the other. */
+static mr_var_t *own_values(walk_t *w, const mr__optim_bucket_t *b) {
+  mr__optim_step_t *s = w->g->s;
+  for (int i = b->from; i < b->to; i++) w->value[i] = mr_lax_optimization_barrier(s->g, s->p[i]);
+  return mr__optim_bucket_flat(s, b, w->value);
+}
+
 /* The owner sends a bucket's values to each rank that computes a part in this slot. */
 static void send_values(walk_t *w, const mr__optim_bucket_t *b) {
   mr__optim_step_t *s = w->g->s;
@@ -227,7 +235,7 @@ static void send_values(walk_t *w, const mr__optim_bucket_t *b) {
     bool mine = b->owner == ranks->rank;
     if (r == b->owner || !computes_in_slot(w->g, r, w->slot) || (!mine && r != ranks->rank))
       continue;
-    if (mine && !flat) flat = mr_lax_optimization_barrier(s->g, mr__optim_bucket_flat(s, b, s->p));
+    if (mine && !flat) flat = own_values(w, b);
     mr_var_t *come =
         mr_lax_ppermute_in_turn(s->g, mine ? flat : nothing_of(s, b), ranks->axis, 1, way, turn);
     if (!mine && come) mr__optim_bucket_split(s, b, come, w->value);
