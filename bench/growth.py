@@ -99,7 +99,7 @@ def far_step(n):
 
 
 def filtered_step(n):
-    return 'batch', write('g.mr', f'range {n} ! shuffle seed=1 epochs=1000000 ! filter modulo=3 ! batch 64 ! null\n'), '--step', str(10 ** 9), '--out', 'b.npz'
+    return 'batch', write('g.mr', f'range {n} ! shuffle seed=1 epochs=1000000 ! filter modulo=3 ! batch 64 ! null\n'), '--step', str(10 ** 8), '--out', 'b.npz'
 
 
 def window(n):
