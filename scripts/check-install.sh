@@ -99,6 +99,10 @@ cmake --install "$root/build/release" --prefix "$work/static" >/dev/null
 "$work/static/bin/millrace" inspect >/dev/null
 test -f "$work/static/share/millrace/examples/cifar10-vit.mr"
 diff -r "$root/share" "$work/static/share/millrace" | grep -v ": examples$" && exit 1
+# check-debian.sh is no part of .ci/run, and a folder that no package takes ends its build.
+for folder in "$work"/static/share/millrace/*; do
+  grep -qx "usr/share/millrace/${folder##*/}" "$root"/debian/*.install || { echo "install: no Debian package has ${folder##*/}"; exit 1; }
+done
 headers_compile_alone "$work/static"
 programs_build_and_run "$work/static"
 # shellcheck disable=SC2046
