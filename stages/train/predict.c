@@ -177,7 +177,7 @@ static void plan_predictions(mr_stage_t *s) {
   const mr_field_t *of = class_field(v) >= 0 ? &v->inputs.spec.field[class_field(v)] : NULL;
   mr_field_t numbers = {.dtype = MR_F32, .ndim = 1, .dim = {v->form.width}};
   *out = s->in_spec[0];
-  out->n_fields = 0;
+  out->n_fields = 0, out->dataset = NULL; /* the classes are the model's, not those of the data */
   if (v->classes) {
     mr_field_t class = mr_field_of_label((int)v->form.width);
     strcpy(class.name, "class");

@@ -103,6 +103,32 @@ static void classes_are_those_that_the_evaluation_counts(void **state) {
   assert_true(fabs(judged("eval.jsonl", "accuracy") - (double)right / n) < 1e-6);
 }
 
+/* Data of one class, whose pictures a model of two takes for the other: a link carries the
+   predictions, which are of the model's classes. */
+static void predictions_of_classes_that_the_data_lack_pass_a_link(void **state) {
+  static const char make[] =
+      "mkdir -p two/0 two/1 few/0 && cp photos/?/* two/1 && "
+      "cp $(find photos -type f | sort | head -n 1) two/0 && "
+      "cp $(find photos -type f | sort | tail -n 4) few/0";
+  assert_int_equal(system(make), 0);
+  RUN(&p, "train", "two", "--run-dir", "m", "--steps", "40", "batch=8", "layers=1", "embed=32",
+      "mlp=32", "heads=2", "threads=1", "lr=1e-2");
+  must();
+  RUN(&p, "predict", "m", "few", "--out", "few.jsonl");
+  must();
+  char *text = read_text("few.jsonl");
+  const char *found = strstr(text, "\"class\":\"");
+  assert_true(found && found[strlen("\"class\":\"")] == '1'); /* else nothing is shown below */
+  free(text);
+  RUN(&p, "run",
+      "process reader { folder few ! sequential epochs=1 ! decode ! resize 32x32 ! normalize "
+      "preset=imagenet ! batch 4 name=pictures }\n"
+      "process server { predict m/checkpoints/latest name=scores }\n"
+      "process taker { ledger path=l name=end }\npictures. ! scores.\nscores. ! end.");
+  must();
+  assert_non_null(strstr(p.out, "end: up to step 1, 4 records"));
+}
+
 /* The evaluation's wrong guesses, each with the file of its record, are those of predict. */
 static void mistakes_of_an_evaluation_have_ids_and_files(void **state) {
   int n = 0;
@@ -359,6 +385,7 @@ int main(void) {
       cmocka_unit_test(arrays_of_numbers_and_features_are_written),
       cmocka_unit_test(the_stage_refuses_records_that_are_prepared_otherwise),
       cmocka_unit_test(a_folder_without_a_run_and_missing_data_are_refused),
+      cmocka_unit_test(predictions_of_classes_that_the_data_lack_pass_a_link),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
