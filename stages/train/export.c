@@ -258,15 +258,16 @@ static void write_code(const export_t *x, const char *out, char *code) {
     mr_snprintf(code, MR_EXPORT_CODE,
                 "import safetensors.torch\n"
                 "from transformers import ViTConfig, ViTForImageClassification\n"
-                "model = ViTForImageClassification(ViTConfig(\n"
+                "config = ViTConfig(\n"
                 "    image_size=%d, patch_size=%d, num_channels=%d, num_labels=%d, "
                 "hidden_size=%d,\n"
                 "    num_hidden_layers=%d, num_attention_heads=%d, intermediate_size=%d, "
                 "qkv_bias=%s,\n"
-                "    layer_norm_eps=%.9g, hidden_act='%s'))\n"
-                "%s'%s'))\n",
+                "    layer_norm_eps=%.9g, hidden_act='%s')\n"
+                "model = ViTForImageClassification.from_pretrained(\n"
+                "    None, config=config, state_dict=safetensors.torch.load_file('%s'))\n",
                 m->image, m->patch, m->channels, m->classes, m->embed, m->layers, m->heads, m->mlp,
-                m->qkv_bias ? "True" : "False", m->eps, activation_of_hf(m), load, out);
+                m->qkv_bias ? "True" : "False", m->eps, activation_of_hf(m), out);
   else if (x->names == MR__NAMES_TORCHVISION)
     mr_snprintf(code, MR_EXPORT_CODE,
                 "import functools, safetensors.torch, torch\n"
