@@ -189,7 +189,8 @@ static mr_err_t order_messages(gathered_t *g) {
   for (int b = 0; e >= 0 && b < g->n; b++) o.left[b] = g->bucket[b].to - g->bucket[b].from;
   if (e >= 0) order_pass(&o, 0);
   for (int i = 0; e >= 0 && i < s->n; i++) /* those that no equation of the backward pass gives */
-    if (!part.grad[i]->def || part.grad[i]->id < part.s.forward) note_gradient(&o, part.grad[i]);
+    if ((!part.grad[i]->def || part.grad[i]->id < part.s.forward) && !--o.left[g->of[i]])
+      add_message(g, 1, g->of[i], true);
   if (e >= 0) order_pass(&o, 1);
   traced_fini(&part);
   return e;

@@ -173,7 +173,8 @@ static int64_t turn_of_call(const mr_eqn_t *e) {
 static bool has_come(const walk_t *w, const mr_eqn_t *e, double *when) {
   if (w->n_ended == w->n_posted) return false;
   const mr_eqn_t *own = w->rank->call[w->n_ended].eqn;
-  if (own->op != e->op || turn_of_call(own) != turn_of_call(e)) return false;
+  bool same_axis = mr_times_axis(w->mesh, own) == mr_times_axis(w->mesh, e);
+  if (own->op != e->op || !same_axis || turn_of_call(own) != turn_of_call(e)) return false;
   if (w->posted[w->n_ended].at > *when) *when = w->posted[w->n_ended].at;
   return true;
 }

@@ -267,12 +267,13 @@ mr_err_t mr__train_stage_memory(mr_stage_t *s, bool models, mr_takes_t *out) {
   mr__train_set_mesh(v, &t);
   if (of) t.ranks = of->size;
   int ranks = of || t.ranks < 1 ? 1 : t.ranks;
-  size_t compiling = 0;
+  size_t first = 0, compiling = 0;
   for (int r = 0; e >= 0 && r < ranks; r++) {
     t.rank = of ? of->rank : r;
-    e = count_own_rank(l, &t, &out->bytes, &compiling, &why);
+    e = count_own_rank(l, &t, &out->bytes, r ? &compiling : &first, &why);
   }
-  out->bytes += compiling * (size_t)ranks;
+  /* What is there once a process, the library's own and the team's, comes with the first rank. */
+  out->bytes += first + compiling * (size_t)(ranks - 1);
   if (e >= 0 && mr__train_watched(s, 1)) e = count_watched(l, &t, &out->bytes, &why);
   if (e >= 0 && t.mesh && t.ranks > 1) e = count_whole(l, &t, &out->bytes, &why);
   out->advice = "want a smaller batch, accumulate= or fit=SIZE, which recomputes";

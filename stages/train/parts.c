@@ -58,6 +58,7 @@ static mr_err_t check_rules_of_parts(mr_stage_t *s) {
   mr_train_config_t t = {.batch = s->in_spec[IN_TRAIN].batch,
                          .accumulate = 1,
                          .ordered = v->ordered,
+                         .zero = (int)v->zero,
                          .pipeline = v->cut.cut};
   mr__train_set_mesh(v, &t);
   mr_err_t e = mr_train_parts_check(&t, &why);

@@ -144,6 +144,7 @@ static void settings_that_exclude_a_pipeline_are_refused(void **state) {
       {"train.pipeline=2", "train.fit=1GiB", "it chooses the parts of a batch"},
       {"train.pipeline=2", "train.pin=true", "want pin=false"},
       {"train.pipeline=2", "train.fp8=hybrid", "want fp8=none"},
+      {"train.pipeline=2", "train.zero=3", "train: setting zero = 3 beside pipeline = 2"},
       {"--mesh=data=3", "train.pipeline=2", "does not divide the 3 ranks of the mesh"},
       {"--mesh=data=10", "train.pipeline=2", "5 pipelines of 2 stages share them"},
       {"--mesh=data=3,model=2", "train.pipeline=2",
