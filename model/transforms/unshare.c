@@ -2,7 +2,8 @@
    sums of two ways read is written to memory by the first loop and read by the second, such as the
    n x n products of an outer product of which a gradient needs the sums of both directions.  Where
    it can be computed from operands that are there anyway, at the price of fewer bytes than that,
-   each way of summing gets equations of its own, and the value exists nowhere.
+   each way of summing gets equations of its own, and the value exists nowhere.  So does a sum behind
+   another one, such as a variance behind its mean: the second loop begins when the first has ended.
 
    Only for targets whose loops end at their sums; where a loop continues past the sums of its rows,
    recompute.c weighs what is read again. */
@@ -16,11 +17,12 @@
 
 /* Values of LARGE bytes or more are computed again, by at most WORK elementwise ops, from values of
    which those that are SMALL times smaller cost nothing. */
-enum { LARGE = 1 << 20, SMALL = 32, WORK = 16, CHAIN = 24, LEAVES = 8, WAYS = 16 };
+enum { LARGE = 1 << 20, SMALL = 32, WORK = 16, CHAIN = 24, LEAVES = 8, WAYS = 32 };
 
 /* A way of folding n elements; the first that reads a value keeps its equations. */
 typedef struct way {
   int64_t n, inner;
+  int behind; /* folds that end before it may begin, one after the other */
   bool columns;
 } way_t;
 
@@ -31,6 +33,7 @@ typedef struct unsharer {
   int *place; /* [n_var] index in old of the equation that computes it, -1: an input */
   bool *kept; /* [n_var] it exists in memory anyway */
   int *owner; /* [n_var] the way that reads it; -1: none yet */
+  int *behind; /* [n_var] the most folds on a path to it */
   int n_way;
   way_t way[WAYS];
   mr_var_t **copy; /* [WAYS][n_var] */
@@ -61,8 +64,12 @@ static void find_kept_values(unsharer_t *s) {
     bool unit = unshare_unit_of(e, &u), loop = unit && (is_fold_unit(&u) || u.kind <= MR_UNIT_SAME);
     for (int k = 0; k < e->n_in; k++)
       if (!e->in[k]->literal) s->kept[e->in[k]->id] |= !loop;
+    int behind = 0;
+    for (int k = 0; k < e->n_in; k++)
+      if (!e->in[k]->literal && s->behind[e->in[k]->id] > behind) behind = s->behind[e->in[k]->id];
     for (int k = 0; k < e->n_out; k++) {
       s->place[e->out[k]->id] = i;
+      s->behind[e->out[k]->id] = behind + (unit && is_fold_unit(&u));
       s->kept[e->out[k]->id] |= !unit || is_fold_unit(&u);
     }
   }
@@ -130,10 +137,13 @@ static bool is_cheap_again(unsharer_t *s, const mr_var_t *v) {
 }
 
 static int find_fold_way(unsharer_t *s, const mr_eqn_t *e, const mr_unit_t *u) {
-  way_t w = {unshare_elems(e->in[0]), u->inner, u->kind == MR_UNIT_COLUMNS};
-  for (int i = 0; i < s->n_way; i++)
-    if (s->way[i].n == w.n && s->way[i].inner == w.inner && s->way[i].columns == w.columns)
+  way_t w = {unshare_elems(e->in[0]), u->inner, s->behind[e->in[0]->id],
+             u->kind == MR_UNIT_COLUMNS};
+  for (int i = 0; i < s->n_way; i++) {
+    const way_t *o = &s->way[i];
+    if (o->n == w.n && o->inner == w.inner && o->behind == w.behind && o->columns == w.columns)
       return i;
+  }
   if (s->n_way == WAYS) return -1;
   s->way[s->n_way] = w;
   return s->n_way++;
@@ -173,8 +183,9 @@ static mr_err_t emit_chain_again(unsharer_t *s, int way, mr_var_t **v) {
 }
 
 static mr_err_t unshare_fold(unsharer_t *s, mr_eqn_t *e, const mr_unit_t *u) {
+  if (!is_cheap_again(s, e->in[0])) return MR_OK;
   int way = find_fold_way(s, e, u);
-  if (way < 0 || !is_cheap_again(s, e->in[0])) return MR_OK;
+  if (way < 0) return MR_OK;
   if (chain_is_shared(s, way)) return emit_chain_again(s, way, &e->in[0]);
   for (int i = 0; i < s->n_chain; i++) s->owner[s->chain[i]->out[0]->id] = way;
   return MR_OK;
@@ -198,13 +209,13 @@ mr_err_t mr_unshare(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag) {
   s->f = f, s->n_old = f->n_eqn, s->n_var = f->n_var;
   size_t n = (size_t)f->n_var + 1;
   s->old = malloc((size_t)f->n_eqn * sizeof *s->old);
-  s->place = calloc(2 * n, sizeof *s->place);
+  s->place = calloc(3 * n, sizeof *s->place);
   s->kept = calloc(n, sizeof *s->kept);
   s->copy = calloc(WAYS * n, sizeof *s->copy);
   mr_err_t e = MR_ERR_NOMEM;
   if (s->old && s->place && s->kept && s->copy) {
     memcpy(s->old, f->eqn, (size_t)f->n_eqn * sizeof *s->old);
-    s->owner = s->place + n;
+    s->owner = s->place + n, s->behind = s->owner + n;
     find_kept_values(s);
     f->n_eqn = 0;
     e = unshare_rewrite(s);

@@ -362,6 +362,26 @@ static void sums_of_both_directions_of_an_outer_product_keep_no_array(void **sta
   }
 }
 
+/* The second sum reads what the first one reads, and the first one's result. */
+static void a_sum_behind_another_one_of_the_same_values_keeps_no_array(void **state) {
+  for (int axis = 0; axis < 2; axis++)
+    for (int most = 0; most < 2; most++) {
+      mr_fn_t *f = mr_fn_create();
+      mr_var_t *a = mr_fn_input(f, mr_aval_of(MR_F32, WIDE));
+      mr_var_t *b = mr_fn_input(f, mr_aval_of(MR_F32, WIDE));
+      mr_var_t *x = mr_lax_mul(f, mr_lax_broadcast_in_dim(f, a, 2, wide, (int[]){0}),
+                               mr_lax_broadcast_in_dim(f, b, 2, wide, (int[]){1}));
+      mr_var_t *first = most ? mr_lax_reduce_max(f, x, 1, (int[]){axis})
+                             : mr_lax_scale(f, 1.0 / WIDE, mr_lax_reduce_sum(f, x, 1, (int[]){axis}));
+      mr_var_t *d = mr_lax_sub(f, x, mr_lax_broadcast_in_dim(f, first, 2, wide, (int[]){!axis}));
+      d = most ? mr_lax_exp(f, d) : mr_lax_mul(f, d, d);
+      mr_var_t *y = mr_lax_reduce_sum(f, d, 1, (int[]){axis});
+      assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+      needs_no_array(f);
+      mr_fn_destroy(f);
+    }
+}
+
 /* x is there, and reading it again moves as much as to write and read what is made of it. */
 static void a_value_that_is_dear_or_kept_anyway_is_computed_once(void **state) {
   for (int kept = 0; kept < 2; kept++) {
@@ -388,6 +408,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sums_of_a_broadcast_or_a_counter_are_loops),
       cmocka_unit_test(sums_of_both_directions_of_an_outer_product_keep_no_array),
+      cmocka_unit_test(a_sum_behind_another_one_of_the_same_values_keeps_no_array),
       cmocka_unit_test(a_value_that_is_dear_or_kept_anyway_is_computed_once),
       cmocka_unit_test(random_graphs_give_the_same_bits_fused_and_one_by_one),
       cmocka_unit_test(donated_operands_are_written_over_only_after_their_last_read),
