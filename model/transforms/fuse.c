@@ -99,11 +99,6 @@ static bool is_repeat(const mr_var_t *v) {
          (u.kind == MR_UNIT_REPEAT && fuse_elems(v->def->in[0]) != fuse_elems(v));
 }
 
-/* The same for what has more than one value to repeat: a loop cannot sum a single one. */
-static bool is_repeat_of_many(const mr_var_t *v) {
-  return is_repeat(v) && (!v->def->n_in || fuse_elems(v->def->in[0]) > 1);
-}
-
 /* Adds the operands of a loop that e needs to end[0,n) and returns how many there are then; more
    than the target's limit: they do not fit.  e may be a member of groups a and b. */
 static int add_ends(const fuser_t *s, const mr_eqn_t *e, int a, int b, const mr_var_t **end,
@@ -249,7 +244,7 @@ static int fuse_place(fuser_t *s, int i) {
   int g = fuse_choose(s, e, i, n);
   if (g < 0 && columns && s->t->rows) g = reads_rows_of(s, e->in[0], u.inner, i);
   /* A sum of a broadcast or counter alone is a loop too: there need be no such array. */
-  bool alone = folds && g < 0 && !s->t->rows && u.inner > 1 && is_repeat_of_many(e->in[0]);
+  bool alone = folds && g < 0 && !s->t->rows && u.inner > 1 && is_repeat(e->in[0]);
   if (u.kind != MR_UNIT_EACH && g < 0 && !alone) return -1;
   if (alone) g = new_group(s, i, n);
   if (folds && (s->group[g].n != n || !same_rows(s, &s->group[g], u.inner, columns))) return -1;

@@ -340,6 +340,24 @@ static void sums_of_a_broadcast_or_a_counter_are_loops(void **state) {
     }
 }
 
+/* A number of the graph, or one that is an input. */
+static void sums_of_one_repeated_number_are_loops(void **state) {
+  for (int axes = 0; axes < 3; axes++)
+    for (int most = 0; most < 2; most++)
+      for (int literal = 0; literal < 2; literal++) {
+        mr_fn_t *f = mr_fn_create();
+        mr_var_t *a = mr_fn_input(f, mr_aval_of(MR_F32, 1));
+        mr_var_t *one = literal ? mr_literal(f, MR_F32, 0.1) : mr_lax_reshape(f, a, 0, NULL);
+        mr_var_t *x = mr_lax_broadcast_in_dim(f, one, 2, wide, NULL);
+        int n = axes == 2 ? 2 : 1, *axis = axes == 2 ? (int[]){0, 1} : &axes;
+        mr_var_t *y[] = {most ? mr_lax_reduce_max(f, x, n, axis) : mr_lax_reduce_sum(f, x, n, axis),
+                         a};
+        assert_int_equal(mr_fn_return(f, 2, y), MR_OK);
+        needs_no_array(f);
+        mr_fn_destroy(f);
+      }
+}
+
 static mr_fn_t *sum_of_outer(bool deep) {
   mr_fn_t *f = mr_fn_create();
   mr_var_t *a = mr_fn_input(f, mr_aval_of(MR_F32, WIDE));
@@ -407,6 +425,7 @@ static void a_value_that_is_dear_or_kept_anyway_is_computed_once(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sums_of_a_broadcast_or_a_counter_are_loops),
+      cmocka_unit_test(sums_of_one_repeated_number_are_loops),
       cmocka_unit_test(sums_of_both_directions_of_an_outer_product_keep_no_array),
       cmocka_unit_test(a_sum_behind_another_one_of_the_same_values_keeps_no_array),
       cmocka_unit_test(a_value_that_is_dear_or_kept_anyway_is_computed_once),

@@ -117,17 +117,34 @@ static bool bind_index(builder_t *b, const step_t *t) {
   return call_it(b, y, to);
 }
 
+/* Repeats one element: a reduction reads n of them. */
+static void spread_run(const mr_cpu_unit_t *u, const void *const *in, void *out, int64_t n) {
+  for (int64_t i = 0; i < n; i++) memcpy((char *)out + i * u->whole, in[0], (size_t)u->whole);
+}
+
+/* Returns the value whose n elements are those of a value of one, -1 if there are too many. */
+static int bind_spread(builder_t *b, int one) {
+  program_t *p = b->p;
+  step_t t = {.unit = {.run = spread_run, .whole = (int64_t)p->value[one].size}, .in = {one}};
+  t.out = program_add(b, p->value[one].dtype, PLACE_SLOT, -1);
+  if (t.out < 0 || p->n_step == STEPS_MAX) return -1;
+  p->value[t.out].born = p->n_step;
+  p->step[p->n_step++] = t;
+  return t.out;
+}
+
 /* All reductions of a program must fold the same rows in the same way. */
 static bool bind_reduce(builder_t *b, step_t *t) {
   program_t *p = b->p;
   const mr_eqn_t *e = t->unit.eqn;
   t->in[0] = program_find(b, e->in[0]);
+  if (t->in[0] >= 0 && is_one(&p->value[t->in[0]])) t->in[0] = bind_spread(b, t->in[0]);
   t->out = program_add(b, e->out[0]->aval.dtype, PLACE_FOLDED, -1);
   bool columns = t->unit.is.kind == MR_UNIT_COLUMNS;
   bool alike = !p->inner || (p->inner == t->unit.is.inner && p->columns == columns);
   bool fits = t->in[0] >= 0 && t->out >= 0 && p->n_reduce < MR_PROGRAM_ENDS &&
               t->unit.is.inner > 1 && alike && program_elems(e->in[0]) == p->n;
-  if (!fits || is_one(&p->value[t->in[0]])) return false;
+  if (!fits) return false;
   p->inner = t->unit.is.inner;
   p->columns = columns;
   p->value[t->in[0]].last = STEPS_MAX;
