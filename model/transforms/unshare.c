@@ -2,8 +2,9 @@
    sums of two ways read is written to memory by the first loop and read by the second, such as the
    n x n products of an outer product of which a gradient needs the sums of both directions.  Where
    it can be computed from operands that are there anyway, at the price of fewer bytes than that,
-   each way of summing gets equations of its own, and the value exists nowhere.  So does a sum behind
-   another one, such as a variance behind its mean: the second loop begins when the first has ended.
+   each way of summing gets equations of its own, and the value exists nowhere.  So does a sum
+   behind another one, such as a variance behind its mean: the second loop begins when the first has
+   ended.
 
    Only for targets whose loops end at their sums; where a loop continues past the sums of its rows,
    recompute.c weighs what is read again. */
@@ -30,9 +31,9 @@ typedef struct unsharer {
   mr_fn_t *f;
   mr_eqn_t **old; /* the equations before */
   int n_old, n_var;
-  int *place; /* [n_var] index in old of the equation that computes it, -1: an input */
-  bool *kept; /* [n_var] it exists in memory anyway */
-  int *owner; /* [n_var] the way that reads it; -1: none yet */
+  int *place;  /* [n_var] index in old of the equation that computes it, -1: an input */
+  bool *kept;  /* [n_var] it exists in memory anyway */
+  int *owner;  /* [n_var] the way that reads it; -1: none yet */
   int *behind; /* [n_var] the most folds on a path to it */
   int n_way;
   way_t way[WAYS];

@@ -389,8 +389,9 @@ static void a_sum_behind_another_one_of_the_same_values_keeps_no_array(void **st
       mr_var_t *b = mr_fn_input(f, mr_aval_of(MR_F32, WIDE));
       mr_var_t *x = mr_lax_mul(f, mr_lax_broadcast_in_dim(f, a, 2, wide, (int[]){0}),
                                mr_lax_broadcast_in_dim(f, b, 2, wide, (int[]){1}));
-      mr_var_t *first = most ? mr_lax_reduce_max(f, x, 1, (int[]){axis})
-                             : mr_lax_scale(f, 1.0 / WIDE, mr_lax_reduce_sum(f, x, 1, (int[]){axis}));
+      mr_var_t *first =
+          most ? mr_lax_reduce_max(f, x, 1, (int[]){axis})
+               : mr_lax_scale(f, 1.0 / WIDE, mr_lax_reduce_sum(f, x, 1, (int[]){axis}));
       mr_var_t *d = mr_lax_sub(f, x, mr_lax_broadcast_in_dim(f, first, 2, wide, (int[]){!axis}));
       d = most ? mr_lax_exp(f, d) : mr_lax_mul(f, d, d);
       mr_var_t *y = mr_lax_reduce_sum(f, d, 1, (int[]){axis});
