@@ -17,9 +17,11 @@
 #include "base/machine.h"
 #include "base/npy.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "base/xio.h"
 #include "loaders/local/reader.h"
 
+enum { LOOK = 4096 /* bytes; numpy.save's head has 128 */ };
 enum { LLMC_HEAD = 1024, IDX_HEAD = 34, CHUNK = 1 << 16 /* tokens looked at together */ };
 
 int mr_token_size(mr_token_type_t type) {
@@ -107,12 +109,36 @@ static mr_err_t read_llmc_head(const mr_shard_t *s, const int32_t *head, mr_toke
                  s->path, head[1], head[2], f->type == MR_TOKEN_U16 ? 1 : 7, n);
 }
 
-/* Whether bytes [0,n) are text: UTF-8 without controls, or marked as text. */
+static bool is_control(uint32_t code) {
+  return (code < ' ' && code != '\n' && code != '\r' && code != '\t') ||
+         (code >= 0x7F && code < 0xA0);
+}
+
+/* Whether bytes [0,n) behind a mark of the order of bytes are UTF-16 without controls. */
+static bool is_utf16(const uint8_t *p, size_t n) {
+  bool little = n >= 2 && p[0] == 0xFF && p[1] == 0xFE;
+  if (!little && !(n >= 2 && p[0] == 0xFE && p[1] == 0xFF)) return false;
+  for (size_t i = 2; i + 1 < n; i += 2)
+    if (is_control((uint32_t)p[i + little] << 8 | p[i + !little])) return false;
+  return true;
+}
+
+/* Whether bytes [0,n), n <= LOOK, of which the last character may be cut, are text: UTF-8 without
+   controls, or marked as text. */
 static bool is_text(const uint8_t *p, size_t n) {
+  enum { LEAST = 64, CUT = 3 };
+  char text[LOOK + 1];
   if (n >= 3 && !memcmp(p, "\xEF\xBB\xBF", 3)) return true;
-  for (size_t i = 0; i < n; i++)
-    if (p[i] >= 0x7F || (p[i] < ' ' && p[i] != '\n' && p[i] != '\r' && p[i] != '\t')) return false;
-  return n >= 64;
+  if (n < LEAST) return false;
+  if (is_utf16(p, n)) return true;
+  memcpy(text, p, n), text[n] = 0;
+  for (size_t i = 0; i < n;) {
+    uint32_t code;
+    i += mr_utf8_character(text + i, &code);
+    if (code == UINT32_MAX && i + CUT > n && p[i - 1] >= 0xC2) return true;
+    if (code == UINT32_MAX || is_control(code)) return false;
+  }
+  return true;
 }
 
 static uint64_t bits_at(const uint8_t *p) {
@@ -285,7 +311,7 @@ static mr_err_t read_flat_head(const mr_shard_t *s, mr_shard_file_t *in,
                                const mr_token_files_conf_t *c, mr_token_file_t *f,
                                mr_diag_t *diag) {
   int32_t head[3] = {0};
-  uint8_t first[4096] = {0}; /* numpy.save's head has 128 bytes */
+  uint8_t first[LOOK] = {0};
   size_t n = s->id.size < (int64_t)sizeof first ? (size_t)s->id.size : sizeof first;
   f->type = c->type;
   if (n) MR_TRY(read_span(in, 0, first, n, diag));

@@ -501,6 +501,35 @@ static void any_bytes_are_ids_of_u8(void **state) {
   assert_string_equal(last_notice, "");
 }
 
+/* The look at a file may end within a character.  Ids are what begins none, and controls. */
+static void texts_that_are_cut_or_of_two_bytes_a_letter(void) {
+  enum { LONG = 6000, SHORT = 100 };
+  uint8_t bytes[LONG];
+  char files[100];
+  snprintf(files, sizeof files, "files=%s", in_folder("w.bin"));
+  for (int shift = 0; shift < 3; shift++) {
+    for (int i = 0; i < LONG; i++) bytes[i] = (uint8_t) "\xE6\x97\xA5"[(i + 3 - shift) % 3];
+    memset(bytes, 'a', (size_t)shift);
+    write_file("w.bin", bytes, LONG);
+    WRONG("holds text, want token ids", "length=2");
+  }
+  for (int big = 0; big < 2; big++) {
+    for (int i = 0; i < SHORT; i++) bytes[i] = (i & 1) == big ? 'a' : 0;
+    bytes[big] = 0xFF, bytes[!big] = 0xFE;
+    write_file("w.bin", bytes, SHORT);
+    WRONG("holds text, want token ids", "length=2");
+    bytes[10 + big] = 7;
+    write_file("w.bin", bytes, SHORT);
+    want_ids("dtype=u16", SHORT / 2, "no text");
+  }
+  static const uint8_t none[] = {0x80, 0xC0, 0xFF, 0x01, 0x7F};
+  for (size_t i = 0; i < sizeof none; i++) {
+    memset(bytes, 'a', SHORT), bytes[50] = none[i];
+    write_file("w.bin", bytes, SHORT);
+    want_ids("dtype=u16", SHORT / 2, "no text");
+  }
+}
+
 static void files_that_are_no_ids_are_refused_by_name(void **state) {
   static const struct {
     const char *bytes;
@@ -510,6 +539,12 @@ static void files_that_are_no_ids_are_refused_by_name(void **state) {
                {"PAR1\25\4\25...............", "a Parquet file"},
                {"It is a truth universally acknowledged, that a single man in possession of a good "
                 "fortune, must be in want of a wife.",
+                "holds text, want token ids"},
+               {"Die Größe der Städte über dem Fluß: schön, grün und müßig, wie früher auch.\n",
+                "holds text, want token ids"},
+               {"Все счастливые семьи похожи друг на друга, каждая несчастливая по-своему",
+                "holds text, want token ids"},
+               {"国境の長いトンネルを抜けると雪国であった。夜の底が白くなった。\n信号所に",
                 "holds text, want token ids"}};
   char files[100];
   snprintf(files, sizeof files, "files=%s", in_folder("w.bin"));
@@ -523,6 +558,7 @@ static void files_that_are_no_ids_are_refused_by_name(void **state) {
     write_other(i, bytes);
     WRONG(others[i].piece, "length=2");
   }
+  texts_that_are_cut_or_of_two_bytes_a_letter();
   uint8_t record[24] = {4};
   seal_length(record), write_file("w.bin", record, sizeof record);
   WRONG("a TFRecord file: stage tfrecord reads it", "length=2");
