@@ -45,6 +45,7 @@ typedef struct table {
   int n;
   int32_t *slot; /* [room] a name's number, or -1; room is a power of two above 2 n */
   size_t room;
+  bool exact; /* a name is found by its bytes alone */
 } table_t;
 
 static bool classes_table_init(table_t *t, size_t most) {
@@ -58,12 +59,20 @@ static bool classes_table_init(table_t *t, size_t most) {
 
 static void classes_table_fini(table_t *t) { free(t->name), free(t->slot); }
 
+static uint64_t hash_of_bytes(const char *name) {
+  uint64_t h = UINT64_C(0xCBF29CE484222325);
+  for (; *name; name++) h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001B3);
+  return h;
+}
+
 /* Where a name is, or the free slot where it belongs. */
 static int32_t *classes_slot_of(const table_t *t, const char *name) {
-  uint64_t h = mr_same_name_hash(name);
+  uint64_t h = t->exact ? hash_of_bytes(name) : mr_same_name_hash(name);
   for (size_t at = (size_t)(h ^ h >> 32);; at++) {
     int32_t *slot = &t->slot[at & (t->room - 1)];
-    if (*slot < 0 || mr_same_name(t->name[*slot], name)) return slot;
+    if (*slot < 0) return slot;
+    const char *own = t->name[*slot];
+    if (t->exact ? !strcmp(own, name) : mr_same_name(own, name)) return slot;
   }
 }
 
@@ -129,17 +138,61 @@ mr_err_t mr_classes_align(const mr_classes_t *from, const char *from_of, const m
   return e;
 }
 
+/* ---- one list ---- */
+
+/* Two tables, so that a name of many forms costs no more than another. */
+struct mr_classes_index {
+  table_t exact, same; /* numbered by place, with gaps at repeated names */
+  int32_t form[2];     /* the first two places of one name in two forms; -1: none */
+};
+
+/* Puts name i at its place, unless an earlier one is there; returns that which is. */
+static int32_t index_add(table_t *t, const char *name, int32_t i) {
+  int32_t *slot = classes_slot_of(t, name);
+  if (*slot < 0) *slot = i, t->name[i] = name;
+  return *slot;
+}
+
+mr_classes_index_t *mr_classes_index_create(const mr_classes_t *c, mr_diag_t *diag) {
+  mr_classes_index_t *x = calloc(1, sizeof *x);
+  bool good = x && classes_table_init(&x->exact, (size_t)c->n) &&
+              classes_table_init(&x->same, (size_t)c->n);
+  if (!good) {
+    mr_classes_index_destroy(x), classes_no_memory(diag);
+    return NULL;
+  }
+  x->exact.exact = true, x->form[0] = x->form[1] = -1;
+  for (int i = 0; i < c->n; i++) {
+    index_add(&x->exact, c->name[i], i);
+    int32_t first = index_add(&x->same, c->name[i], i);
+    if (x->form[0] < 0 && strcmp(c->name[first], c->name[i])) x->form[0] = first, x->form[1] = i;
+  }
+  return x;
+}
+
+void mr_classes_index_destroy(mr_classes_index_t *x) {
+  if (!x) return;
+  classes_table_fini(&x->exact), classes_table_fini(&x->same);
+  free(x);
+}
+
+int32_t mr_classes_find(const mr_classes_index_t *x, const char *name) {
+  int32_t at = *classes_slot_of(&x->exact, name);
+  return at >= 0 ? at : *classes_slot_of(&x->same, name);
+}
+
+bool mr_classes_forms(const mr_classes_index_t *x, int32_t places[2]) {
+  places[0] = x->form[0], places[1] = x->form[1];
+  return places[0] >= 0;
+}
+
 mr_err_t mr_classes_places(const mr_classes_t *of, const mr_classes_t *in, int32_t *place,
                            mr_diag_t *diag) {
-  table_t t;
-  mr_err_t e = classes_table_init(&t, (size_t)in->n) ? MR_OK : classes_no_memory(diag);
-  for (int i = 0; i < in->n && e >= 0; i++) { /* numbered by place, with gaps at repeated ones */
-    int32_t *slot = classes_slot_of(&t, in->name[i]);
-    if (*slot < 0) *slot = i, t.name[i] = in->name[i];
-  }
-  for (int i = 0; i < of->n && e >= 0; i++) place[i] = *classes_slot_of(&t, of->name[i]);
-  classes_table_fini(&t);
-  return e;
+  mr_classes_index_t *x = mr_classes_index_create(in, diag);
+  if (!x) return MR_ERR_NOMEM;
+  for (int i = 0; i < of->n; i++) place[i] = mr_classes_find(x, of->name[i]);
+  mr_classes_index_destroy(x);
+  return MR_OK;
 }
 
 /* ---- several lists ---- */

@@ -37,9 +37,23 @@ const char *mr_classes_text(const mr_classes_t *c, char *text, size_t n);
 mr_err_t mr_classes_align(const mr_classes_t *from, const char *from_of, const mr_classes_t *to,
                           const char *to_of, int32_t **number, mr_diag_t *diag);
 
-/* Finds names: place[i] = the place in `in` of of's name i, the first of equal ones, or -1 if it is
-   not there; place[of->n] is the caller's.  Neither is NULL.  MR_OK; MR_ERR_NOMEM with a sentence.
- */
+/* A list by its names: where one is, in the time that reading the name takes.  It borrows the list's
+   names.  The caller ends it by mr_classes_index_destroy, which accepts NULL.  NULL without memory,
+   with a sentence. */
+typedef struct mr_classes_index mr_classes_index_t;
+mr_classes_index_t *mr_classes_index_create(const mr_classes_t *c, mr_diag_t *diag);
+void mr_classes_index_destroy(mr_classes_index_t *x);
+
+/* Returns the place of the first name of these very bytes, or without one that of the first that is
+   the same; -1: none is. */
+int32_t mr_classes_find(const mr_classes_index_t *x, const char *name);
+
+/* Returns whether two names are the same in other bytes, and sets places[2] to those of the first
+   such ones, rising. */
+bool mr_classes_forms(const mr_classes_index_t *x, int32_t places[2]);
+
+/* Finds names: place[i] = the place in `in` of of's name i, as mr_classes_find; place[of->n] is the
+   caller's.  Neither is NULL.  MR_OK; MR_ERR_NOMEM with a sentence. */
 mr_err_t mr_classes_places(const mr_classes_t *of, const mr_classes_t *in, int32_t *place,
                            mr_diag_t *diag);
 

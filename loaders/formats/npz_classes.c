@@ -199,6 +199,9 @@ static mr_err_t take_names(mr_stage_t *s, mr_shard_source_t *t, const char **nam
   if (e < 0) return mr_stage_relay(s, e, &why);
   t->dataset = (mr_dataset_t){t->kind->name, n, t->names.name};
   t->named = (mr_classes_t){n, t->names.name};
+  char where[MR_PATH_MAX + MR_SHARD_NAME_MAX + 20];
+  mr_snprintf(where, sizeof where, "%s: %s%s", t->shards->shard->path, t->classes_of, ENDING);
+  mr__class_names_say_forms(&t->named, where);
   return MR_OK;
 }
 

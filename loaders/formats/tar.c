@@ -9,7 +9,6 @@
 #include <xxhash.h>
 
 #include "base/npy.h"
-#include "base/same_name.h"
 #include "base/text.h"
 #include "loaders/formats/tar_scan.h"
 #include "loaders/shards/shard_source.h"
@@ -18,7 +17,11 @@
 enum { AS_BYTES, AS_LABEL, AS_INT, AS_FLOAT, AS_NPY, AS_COUNT };
 static const char *const as_name[AS_COUNT] = {"bytes", "label", "int", "float", "npy"};
 
-enum { NUMBER_MAX = 63 /* bytes of a number written as text */ };
+enum {
+  NUMBER_MAX = 63, /* bytes of a number written as text */
+  FORM_MAX = 4 * MR_CLASS_NAME_MAX + 1 /* of a name in any of Unicode's forms, with a NUL: none has
+                                          four times the bytes of another */
+};
 
 static int tar_find_as(const char *word) {
   for (int as = 0; as < AS_COUNT; as++)
@@ -345,15 +348,6 @@ static mr_err_t tar_parse_number(const mr_shard_bytes_t *p, bool whole, int64_t 
                  whole ? " whole" : "");
 }
 
-/* The first class of a name, -1: none.  Most files have the very bytes. */
-static int64_t tar_class_of(const mr_classes_t *c, const char *name) {
-  for (int i = 0; i < c->n; i++)
-    if (!strcmp(c->name[i], name)) return i;
-  for (int i = 0; i < c->n; i++)
-    if (mr_same_name(c->name[i], name)) return i;
-  return -1;
-}
-
 /* The class that a member of text names: a number or, with names=, a name. */
 static mr_err_t tar_parse_class(const mr_shard_source_t *t, const mr_shard_bytes_t *p,
                                 int64_t *label, mr_diag_t *diag) {
@@ -362,10 +356,10 @@ static mr_err_t tar_parse_class(const mr_shard_source_t *t, const mr_shard_bytes
   if (tar_parse_number(p, true, label, NULL, NULL) >= 0) return MR_OK;
   while (n && strchr(" \n\r\t", *text)) text++, n--;
   while (n && strchr(" \n\r\t", text[n - 1])) n--;
-  if (n && n <= MR_CLASS_NAME_MAX && !memchr(text, 0, (size_t)n)) {
-    char name[MR_CLASS_NAME_MAX + 1];
+  if (t->names.index && n && n < FORM_MAX && !memchr(text, 0, (size_t)n)) {
+    char name[FORM_MAX];
     snprintf(name, sizeof name, "%.*s", (int)n, text);
-    if ((*label = tar_class_of(&t->named, name)) >= 0) return MR_OK;
+    if ((*label = mr_classes_find(t->names.index, name)) >= 0) return MR_OK;
   }
   return mr_fail(diag, MR_ERR_DATA, "holds \"%.*s\", want a whole number%s", (int)(n < 40 ? n : 40),
                  text,

@@ -19,13 +19,13 @@ enum {
 };
 
 void mr__class_names_free(mr_class_names_t *names) {
-  free(names->text), free(names->name);
+  free(names->text), free(names->name), mr_classes_index_destroy(names->index);
   *names = (mr_class_names_t){0};
 }
 
 static mr_err_t class_names_take(mr_class_names_t *names, char *text, const char **name, int n) {
   mr__class_names_free(names);
-  *names = (mr_class_names_t){text, name, n};
+  *names = (mr_class_names_t){.text = text, .name = name, .n = n};
   return MR_OK;
 }
 
@@ -50,7 +50,8 @@ mr_err_t mr__class_names_first(mr_class_names_t *names, const char *const *first
   const char **name = realloc(names->name, ((size_t)all + 1) * sizeof *name);
   if (!name) return mr_no_memory(diag, "names of %d classes", all);
   if (n) memcpy(name, first, (size_t)n * sizeof *first);
-  names->name = name, names->n = all;
+  mr_classes_index_destroy(names->index);
+  names->name = name, names->n = all, names->index = NULL;
   return MR_OK;
 }
 
@@ -76,19 +77,20 @@ bool mr__class_name_ok(const char *s) {
   return n >= 1 && n <= MR_CLASS_NAME_MAX;
 }
 
+static void say_two_forms(const mr_classes_index_t *x, const mr_classes_t *c, const char *where) {
+  int32_t at[2];
+  if (mr_classes_forms(x, at))
+    mr_notice(
+        "%s: classes %d and %d are one name, \"%.100s\", in two of Unicode's forms (NFC, NFD): "
+        "want one form, or they cannot be matched by name with those of other records",
+        where, (int)at[0], (int)at[1], c->name[at[1]]);
+}
+
 void mr__class_names_say_forms(const mr_classes_t *c, const char *where) {
-  int32_t *place = malloc(((size_t)c->n + 1) * sizeof *place);
   mr_diag_t why = {0}; /* without memory nothing is said here */
-  if (place && mr_classes_places(c, c, place, &why) >= 0)
-    for (int i = 0; i < c->n; i++) {
-      if (!strcmp(c->name[place[i]], c->name[i])) continue;
-      mr_notice(
-          "%s: classes %d and %d are one name, \"%.100s\", in two of Unicode's forms (NFC, NFD): "
-          "want one form, or they cannot be matched by name with those of other records",
-          where, (int)place[i], i, c->name[i]);
-      break;
-    }
-  free(place);
+  mr_classes_index_t *x = mr_classes_index_create(c, &why);
+  if (x) say_two_forms(x, c, where);
+  mr_classes_index_destroy(x);
 }
 
 /* Splits text into lines, which are names: puts them into name[0,most) and their number into *n.
@@ -149,8 +151,14 @@ mr_err_t mr__class_names_read(mr_class_names_t *names, const char *folder, const
   int most = text ? count_lines(text) : 0, n = 0;
   const char **name = text ? class_names_room(most, diag) : NULL;
   if (text && !name) return free(text), MR_ERR_NOMEM;
-  if (text && split_names(text, name, most, &n) && (!want || n == want))
-    return class_names_take(names, text, name, n);
+  bool good = text && split_names(text, name, most, &n) && (!want || n == want);
+  mr_classes_t all = {n, name};
+  mr_classes_index_t *index = good ? mr_classes_index_create(&all, diag) : NULL;
+  if (index) {
+    say_two_forms(index, &all, path);
+    class_names_take(names, text, name, n);
+    return names->index = index, MR_OK;
+  }
   free(text), free(name);
-  return class_names_refuse(path, want, diag);
+  return good ? MR_ERR_NOMEM : class_names_refuse(path, want, diag);
 }

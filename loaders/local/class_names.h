@@ -19,6 +19,7 @@ typedef struct mr_class_names {
   char *text;        /* heap: the file's text, or the numbers; NULL: none */
   const char **name; /* [n] heap: into text, or what usual names point to */
   int n;
+  mr_classes_index_t *index; /* of a file's names, to find one; NULL: they are of no file */
 } mr_class_names_t;
 
 void mr__class_names_free(mr_class_names_t *names); /* to zeros; zeros are fine */
@@ -47,7 +48,7 @@ void mr__class_names_say_forms(const mr_classes_t *c, const char *where);
    must have `want` names of 1 to MR_CLASS_NAME_MAX bytes without control characters, or if that is
    0 any number from 1 to MR_CLASSES_MAX; else MR_ERR_DATA.  MR_OK, with names unchanged, if the
    folder has no such file; MR_ERR_IO if it cannot be opened; MR_ERR_NOMEM.  Unchanged on failure.
- */
+   Says of two forms of one name, as above. */
 mr_err_t mr__class_names_read(mr_class_names_t *names, const char *folder, const char *file,
                               int want, mr_diag_t *diag);
 

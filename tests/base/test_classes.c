@@ -199,6 +199,30 @@ static void names_are_found_at_the_first_of_equal_ones(void **state) {
   }
 }
 
+/* Of two forms in one list each is found by its bytes, and a third form at the first of them. */
+static void a_name_is_found_by_its_bytes_before_another_form(void **state) {
+  static const char *const in[] = {"ant",           "caf\xC3\xA9", "cafe\xCC\x81",
+                                   "\xE1\xBA\xBF", "ant",         "\xC3\xAA\xCC\x81"},
+                           *const of[] = {"cafe\xCC\x81", "caf\xC3\xA9", "e\xCC\x82\xCC\x81",
+                                          "\xC3\xAA\xCC\x81", "cafe", "ant"};
+  static const int32_t want[] = {2, 1, 3, 5, -1, 0};
+  enum { N = 6 };
+  const mr_classes_t list = {N, in}, names = {N, of}, one_form = {2, in};
+  mr_diag_t diag = {0};
+  int32_t place[N], forms[2];
+  assert_int_equal(mr_classes_places(&names, &list, place, &diag), MR_OK);
+  assert_memory_equal(place, want, sizeof want);
+  mr_classes_index_t *x = mr_classes_index_create(&list, &diag);
+  assert_non_null(x);
+  for (int i = 0; i < N; i++) assert_int_equal(mr_classes_find(x, of[i]), want[i]);
+  assert_true(mr_classes_forms(x, forms));
+  assert_int_equal(forms[0], 1), assert_int_equal(forms[1], 2);
+  mr_classes_index_destroy(x);
+  x = mr_classes_index_create(&one_form, &diag);
+  assert_false(mr_classes_forms(x, forms));
+  mr_classes_index_destroy(x), mr_classes_index_destroy(NULL);
+}
+
 static int unhex(const char *hex, char *text) {
   int n = 0;
   for (unsigned c; hex[2 * n] && sscanf(hex + 2 * n, "%2x", &c) == 1; n++) text[n] = (char)c;
@@ -264,6 +288,7 @@ int main(void) {
       cmocka_unit_test(equal_lists_and_missing_ones_need_no_numbers),
       cmocka_unit_test(a_letter_and_its_mark_are_one_name_or_two_characters),
       cmocka_unit_test(names_are_found_at_the_first_of_equal_ones),
+      cmocka_unit_test(a_name_is_found_by_its_bytes_before_another_form),
       cmocka_unit_test(names_are_the_same_where_their_nfd_is),
       cmocka_unit_test(a_letter_with_hundreds_of_marks_is_itself),
       cmocka_unit_test(a_long_list_is_cut_and_says_how_much),

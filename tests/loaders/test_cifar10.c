@@ -233,6 +233,10 @@ static void missing_files_and_folders_are_named(void **state) {
   hand_close(&h);
 }
 
+static char heard[400];
+
+static void hear_notice(void *arg, const char *text) { snprintf(heard, sizeof heard, "%s", text); }
+
 static void class_names_come_from_the_meta_file(void **state) {
   hand_t h;
   assert_int_equal(
@@ -246,6 +250,14 @@ static void class_names_come_from_the_meta_file(void **state) {
       hand_open(&h, &mr_stage_cifar10, NULL, HAND_SETTINGS(setting, "records=20", "holdout=30")),
       MR_OK);
   assert_string_equal(h.s.out_spec[0].dataset->class_name[9], "lorry");
+  hand_close(&h);
+  const char *forms = "a\n\xC3\xA9\nc\ne\xCC\x81\ne\nf\ng\nh\ni\nj\n";
+  write_bytes("batches.meta.txt", forms, strlen(forms));
+  *heard = 0;
+  mr_notice_to(hear_notice, NULL);
+  assert_int_equal(hand_plan(&h, &mr_stage_cifar10, NULL, HAND_SETTINGS(setting)), MR_OK);
+  mr_notice_to(NULL, NULL);
+  assert_non_null(strstr(heard, "batches.meta.txt: classes 1 and 3 are one name, "));
   hand_close(&h);
   write_bytes("batches.meta.txt", ten, 10);
   check_refused("memory=0", MR_ERR_DATA,

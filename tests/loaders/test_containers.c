@@ -464,6 +464,32 @@ static char heard[1000];
 
 static void hear_notice(void *arg, const char *text) { snprintf(heard, sizeof heard, "%s", text); }
 
+/* Names of a file in two forms, which stay two classes. */
+static void two_forms_of_a_name_are_said_in_every_container(void **state) {
+  static const char *const list[CLASSES] = {"ant", "caf\xC3\xA9", "cat", "cafe\xCC\x81", "dog"};
+  char text[600], source[400];
+  for (int i = 0; i < RECORDS; i++) id[i] = i * 7 % CLASSES;
+  write_all();
+  write_list("forms.txt", list);
+  for (int k = 0; k < CONTAINERS; k++) {
+    mr_diag_t d = {0};
+    named_source(k, "forms.txt", source);
+    snprintf(text, sizeof text, "%s ! batch 4 name=b ! watch", source);
+    mr_graph_t *g = mr_graph_create(stages_here());
+    *heard = 0;
+    mr_notice_to(hear_notice, NULL);
+    if (mr_graph_parse(g, text, NULL, 0, &d) < 0 || mr_graph_settle(g, &d) < 0)
+      fail_msg("%s: %s", text, d.text);
+    mr_notice_to(NULL, NULL);
+    if (!strstr(heard, "forms.txt: classes 1 and 3 are one name, "))
+      fail_msg("%s: said \"%s\"", text, heard);
+    const mr_spec_t *spec = &mr_graph_stage(g, "b")->out_spec[0];
+    assert_int_equal(spec->field[0].classes->n, CLASSES);
+    assert_string_equal(spec->field[0].classes->name[3], list[3]);
+    mr_graph_destroy(g);
+  }
+}
+
 /* Settles a graph over one safetensors file; what it says is in heard, and its failure in *diag. */
 static mr_err_t settle_labels(mr_dtype_t dtype, int ndim, const char *fields, bool *label,
                               mr_diag_t *diag) {
@@ -515,6 +541,7 @@ static void a_label_is_one_whole_number_or_it_is_said(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(one_ledger_from_every_container),
                                      cmocka_unit_test(classes_of_every_container_meet_by_name),
+                                     cmocka_unit_test(two_forms_of_a_name_are_said_in_every_container),
                                      cmocka_unit_test(a_label_is_one_whole_number_or_it_is_said)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -476,6 +476,16 @@ static void texts_of_an_npz_name_the_classes_of_its_numbers(void **state) {
   }
 }
 
+static void two_forms_of_a_name_in_an_npz_are_said(void **state) {
+  static const uint32_t forms[2][3] = {{'o', 0xE9}, {'o', 'e', 0x301}};
+  hand_t h;
+  write_classes("c0.npz", "label", "label.classes", forms);
+  plan_classes(&h, "c0.npz", NULL);
+  assert_int_equal(h.s.out_spec[0].field->classes->n, 2);
+  assert_non_null(strstr(last_notice, "c0.npz: label.classes: classes 0 and 1 are one name, "));
+  *last_notice = 0, shards_close(&h);
+}
+
 static void lists_of_names_that_differ_are_refused(void **state) {
   static const uint32_t other[2][3] = {{'a', 'n', 't'}, {'c', 'a', 't'}};
   char files[120];
@@ -513,6 +523,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(reasons_end_with_a_word),
       cmocka_unit_test(texts_of_an_npz_name_the_classes_of_its_numbers),
+      cmocka_unit_test(two_forms_of_a_name_in_an_npz_are_said),
       cmocka_unit_test(lists_of_names_that_differ_are_refused),
       cmocka_unit_test(texts_that_name_no_classes_are_named_as_left_out),
       cmocka_unit_test(rows_are_what_was_written),

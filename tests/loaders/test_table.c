@@ -178,6 +178,32 @@ static void words_are_found_in_names_of_another_form(void **state) {
   burst_free(b), shards_close(&h);
 }
 
+/* Where the list has both forms, each word has its own class. */
+static void two_forms_in_names_are_two_classes(void **state) {
+  static const char rows[] = "kind\ncaf\xC3\xA9\nbee\ncafe\xCC\x81\n",
+                    list[] = "bee\ncaf\xC3\xA9\ncafe\xCC\x81\n";
+  static const int want[] = {1, 0, 2};
+  hand_t h;
+  char names[120];
+  snprintf(names, sizeof names, "names=%s", in_folder("names.txt"));
+  write_file("t0.csv", rows, strlen(rows)), write_file("t1.csv", rows, strlen(rows));
+  write_file("names.txt", list, strlen(list));
+  const char *const *three = table_settings("kind:label:class");
+  *last_notice = 0;
+  if (shards_plan(&h, &mr_stage_table,
+                  (const char *const[]){three[0], three[1], three[2], names, NULL}) < 0 ||
+      h.s.def->open(&h.s) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_non_null(strstr(last_notice, "names.txt: classes 1 and 2 are one name, "));
+  *last_notice = 0;
+  burst_t *b = burst_new(&h.s);
+  for (int64_t i = 0; i < 6; i++) {
+    if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
+    assert_int_equal(*(int32_t *)b->rec[0].field[0].data, want[i % 3]);
+  }
+  burst_free(b), shards_close(&h);
+}
+
 static void one_word_in_two_forms_is_said(void **state) {
   static const char one[] = "kind\ncaf\xC3\xA9\n", two[] = "kind\nbee\ncafe\xCC\x81\n";
   hand_t h;
@@ -711,6 +737,7 @@ int main(void) {
       cmocka_unit_test(rows_are_what_was_written),
       cmocka_unit_test(classes_beyond_the_words_have_names_too),
       cmocka_unit_test(words_are_found_in_names_of_another_form),
+      cmocka_unit_test(two_forms_in_names_are_two_classes),
       cmocka_unit_test(one_word_in_two_forms_is_said),
       cmocka_unit_test(kinds_of_columns_follow_from_all_cells),
       cmocka_unit_test(numbers_are_words_where_another_file_has_text),

@@ -395,6 +395,41 @@ static void labels_may_be_names(void **state) {
   burst_free(b), shards_close(&h);
 }
 
+/* The longest names in a list, and their longest forms: Hangul taken apart, and a Greek letter with
+   the sign that is one with its iota. */
+static void labels_may_be_names_in_forms_of_several_times_their_bytes(void **state) {
+  static const struct {
+    const char *name, *form;
+    int n;
+  } of[] = {{"\xED\x95\x9C", "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB", 42},
+            {"\xCE\x90", "\xE1\xBE\xBE\xCC\x88\xCC\x81", 63}};
+  char list[400] = "", label[2][600] = {"", ""}, files[120], names[120], key[2] = "a";
+  image_t o = {0};
+  hand_t h;
+  for (int i = 0; i < 2; i++) {
+    for (int k = 0; k < of[i].n; k++) strcat(list, of[i].name), strcat(label[i], of[i].form);
+    strcat(list, "\n");
+    add_sample(&o, key, label[i]), ++*key;
+  }
+  char longer[700] = "b"; /* a name that is none, longer than any form of one */
+  for (int i = 0; i < 600; i++) strcat(longer, "b");
+  add_sample(&o, key, longer);
+  write_file("forms.tar", o.at, o.n), write_file("names.txt", list, strlen(list));
+  free(o.at);
+  snprintf(files, sizeof files, "files=%s", in_folder("forms.tar"));
+  snprintf(names, sizeof names, "names=%s", in_folder("names.txt"));
+  if (hand_open(&h, &mr_stage_tar, NULL,
+                HAND_SETTINGS(files, "fields=jpg:image,cls:label", names)) < 0)
+    fail_msg("%s", h.diag.text);
+  burst_t *b = burst_new(&h.s);
+  for (int64_t i = 0; i < 2; i++) {
+    if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
+    assert_int_equal(*(int32_t *)b->rec[0].field[1].data, i);
+  }
+  assert_int_equal(burst_fetch(&h, 0, (int64_t[]){2}, 1, b), MR_ERR_DATA);
+  burst_free(b), shards_close(&h);
+}
+
 static void wrong_settings_are_refused(void **state) {
   image_t o = {0};
   char files[120];
@@ -785,6 +820,7 @@ int main(void) {
       cmocka_unit_test(records_before_the_damage_are_used_if_bad_ones_may_be),
       cmocka_unit_test(samples_that_lack_a_member_or_hold_no_number_fail_their_fetch),
       cmocka_unit_test(labels_may_be_names),
+      cmocka_unit_test(labels_may_be_names_in_forms_of_several_times_their_bytes),
       cmocka_unit_test(wrong_settings_are_refused),
       cmocka_unit_test(sums_of_signed_bytes_are_right),
       cmocka_unit_test(an_array_that_becomes_no_field_is_named),
