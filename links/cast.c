@@ -12,7 +12,6 @@
 enum {
   SUBSCRIBERS = 256,
   REQUEST_MAX = 256, /* longest accepted frame */
-  WELCOME_MAX = MR__LINK_TOKEN + MR__LINK_SPEC,
   WAITING_MOST = 4,  /* messages queued for one subscriber; more are dropped */
   PRESENT_MS = 5000, /* silence after which a subscriber counts as gone */
   PER_PUMP = 1024,   /* requests read before buffers get their turn */
@@ -38,9 +37,9 @@ typedef struct subscriber {
 
 struct mr_cast {
   mr__socket_t k;
-  mr_spec_t spec; /* its names are only in `welcome` */
-  char *welcome;  /* [n_welcome] body of the answer to "NAME spec" */
-  size_t n_welcome;
+  mr_spec_t spec;    /* its names are only in `welcome` */
+  zmq_msg_t welcome; /* has_welcome: the answer to "NAME spec", whose bytes all answers share */
+  bool has_welcome;
   char name[MR_LINK_NAME_MAX];
   int window, linger_ms;
   kept_t *kept; /* [window], a ring: the next buffer goes to `at` */
@@ -52,15 +51,24 @@ struct mr_cast {
 };
 
 static mr_err_t cast_write_welcome(mr_cast_t *c, const mr_spec_t *spec, mr_diag_t *diag) {
-  size_t n = WELCOME_MAX - MR__LINK_TOKEN;
+  mr__link_head_t head;
   mr_spec_t back;
-  void *names;
-  MR_TRY(mr__link_spec_carry(spec, c->welcome + MR__LINK_TOKEN, &n, &back, &names, diag));
-  free(names);
-  c->n_welcome = MR__LINK_TOKEN + n;
-  char *less = realloc(c->welcome, c->n_welcome);
-  if (less) c->welcome = less;
-  return MR_OK;
+  size_t n = MR__LINK_SPEC;
+  void *names = NULL;
+  char *body = calloc(1, MR__LINK_TOKEN + n);
+  if (!body) return mr_no_memory(diag, "a publisher");
+  mr_err_t e = mr__link_spec_carry(spec, body + MR__LINK_TOKEN, &n, &back, &names, diag);
+  if (e >= 0 && zmq_msg_init_size(&c->welcome, sizeof head + MR__LINK_TOKEN + n))
+    e = mr_no_memory(diag, "a publisher");
+  if (e >= 0) {
+    char *at = zmq_msg_data(&c->welcome);
+    mr__link_head(&head, MR__LINK_WELCOME, 0, 0, MR__LINK_TOKEN + n, 0);
+    memcpy(at, &head, sizeof head);
+    memcpy(at + sizeof head, body, MR__LINK_TOKEN + n);
+    c->has_welcome = true;
+  }
+  free(body), free(names);
+  return e;
 }
 
 mr_cast_t *mr_cast_open(const mr_link_cfg_t *cfg, const mr_spec_t *spec, mr_diag_t *diag) {
@@ -74,9 +82,8 @@ mr_cast_t *mr_cast_open(const mr_link_cfg_t *cfg, const mr_spec_t *spec, mr_diag
   c->linger_ms = cfg->linger_ms ? cfg->linger_ms : MR__LINK_LINGER_MS;
   strncpy(c->name, cfg->name, sizeof c->name - 1);
   c->kept = calloc((size_t)c->window, sizeof *c->kept);
-  c->welcome = calloc(1, WELCOME_MAX);
   c->k.most = WAITING_MOST, c->k.peers = SUBSCRIBERS + MR__LINK_PEERS;
-  bool good = c->kept && c->welcome;
+  bool good = c->kept;
   if (!good) mr_no_memory(diag, "a publisher");
   good = good && cast_write_welcome(c, spec, diag) >= 0;
   if (good && mr__socket_open(&c->k, &bound, REQUEST_MAX, diag) >= 0) return c;
@@ -93,7 +100,8 @@ void mr_cast_close(mr_cast_t *c) {
   if (!c || mr__socket_is_of_parent(&c->k)) return;
   for (int i = 0; c->kept && i < c->window; i++) cast_forget(&c->kept[i]);
   mr__socket_close(&c->k, c->linger_ms);
-  free(c->kept), free(c->welcome), free(c);
+  if (c->has_welcome) zmq_msg_close(&c->welcome);
+  free(c->kept), free(c);
 }
 
 /* ---- answers ---- */
@@ -191,7 +199,9 @@ static subscriber_t last_sender(const mr_cast_t *c) { /* the last sender, for an
 
 static void welcome_subscriber(mr_cast_t *c) {
   subscriber_t s = last_sender(c);
-  cast_report(c, &s, 0, MR__LINK_WELCOME, 0, c->welcome, c->n_welcome);
+  zmq_msg_t m;
+  add_kept(&m, &c->welcome);
+  send_to(c, &s, &m, 1);
 }
 
 /* Tells a peer that takes this for a server of batches what it is. */

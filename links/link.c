@@ -41,7 +41,8 @@ static mr_err_t check_cfg(const mr_link_cfg_t *cfg, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static mr_link_t *open_any(const mr_link_cfg_t *cfg, bool out, int64_t longest, mr_diag_t *diag) {
+/* buffer: bytes of the longest message beside a spec. */
+static mr_link_t *open_any(const mr_link_cfg_t *cfg, bool out, int64_t buffer, mr_diag_t *diag) {
   if (check_cfg(cfg, diag) < 0) return NULL;
   mr_link_t *l = calloc(1, sizeof *l);
   if (!l) return mr_no_memory(diag, "a link"), NULL;
@@ -57,8 +58,9 @@ static mr_link_t *open_any(const mr_link_cfg_t *cfg, bool out, int64_t longest, 
   else
     l->came = slots;
   if (!good || !slots) mr_no_memory(diag, "a link");
-  l->k.unread = out ? 0 : (l->cfg.window + 2) * longest;
-  if (good && slots && mr__socket_open(&l->k, cfg, longest, diag) >= 0) return l;
+  int64_t spec = out ? 0 : MR__LINK_SPEC; /* also another one than is wanted, to say how it differs */
+  l->k.unread = out ? 0 : (l->cfg.window + 2) * buffer + spec;
+  if (good && slots && mr__socket_open(&l->k, cfg, buffer + spec, diag) >= 0) return l;
   mr_link_close(l);
   return NULL;
 }
@@ -90,7 +92,7 @@ mr_link_t *mr_link_open_out(const mr_link_cfg_t *cfg, const mr_spec_t *spec, int
 
 mr_link_t *mr_link_open_in(const mr_link_cfg_t *cfg, const mr_spec_t *want,
                            const mr_link_point_t *point, mr_diag_t *diag) {
-  size_t bytes = want ? mr__slot_of(want).bytes + mr__link_spec_bytes(want) : (size_t)1 << 30;
+  size_t bytes = want ? mr__slot_of(want).bytes : (size_t)1 << 30;
   if (point && (point->number < 0 || point->number > MR_LINK_NUMBER_MAX || point->position < 0 ||
                 point->position > MR_LINK_POSITION_MAX))
     return mr_fail(diag, MR_ERR_CONFIG,

@@ -154,6 +154,7 @@ struct mr_link {
   mr__link_state_t state;
   uint64_t session;
   int64_t heard_ms, said_ms, tried_ms; /* times of the last message heard, said, and attempt */
+  int64_t welcomed_ms;                 /* sending end: of the last WELCOME */
   int64_t reached;                     /* sending end: largest number sent so far, plus 1 */
   mr_diag_t failure;
   mr_link_stats_t stats;

@@ -72,7 +72,8 @@ static bool want_spec(mr_listen_t *l, const mr_spec_t *want) {
 mr_listen_t *mr_listen_open(const mr_link_cfg_t *cfg, const mr_spec_t *want, int64_t first,
                             mr_diag_t *diag) {
   mr_link_cfg_t comes = *cfg;
-  size_t bytes = want ? mr__slot_of(want).bytes + mr__link_spec_bytes(want) : (size_t)1 << 30;
+  size_t buffer = want ? mr__slot_of(want).bytes : (size_t)1 << 30;
+  int64_t longest = (int64_t)buffer + MR__LINK_SPEC + SHORT; /* also of a spec that differs */
   mr_listen_t *l = calloc(1, sizeof *l);
   if (!l) return mr_no_memory(diag, "a subscriber"), NULL;
   comes.bind = false;
@@ -84,7 +85,7 @@ mr_listen_t *mr_listen_open(const mr_link_cfg_t *cfg, const mr_spec_t *want, int
   if (!good)
     mr_fail(diag, MR_ERR_SHAPE,
             "broadcast %s: want batches or bytes of a size that a link can carry", cfg->name);
-  if (good && mr__socket_open(&l->k, &comes, (int64_t)bytes + SHORT, diag) >= 0) return l;
+  if (good && mr__socket_open(&l->k, &comes, longest, diag) >= 0) return l;
   mr_listen_close(l);
   return NULL;
 }

@@ -114,6 +114,14 @@ static bool send_welcome(mr_link_t *l, bool shares) {
   return said;
 }
 
+/* Whether a HELLO may be answered.  A peer that asks again and again gets a long spec no more often
+   than it has to ask: each WELCOME has bytes of its own. */
+static bool welcome_is_due(const mr_link_t *l) {
+  enum { SHORT_SPEC = 64 << 10 };
+  if (mr__link_now_ms() - l->welcomed_ms >= MR__LINK_KNOCK_MS) return true;
+  return mr__link_spec_bytes(&l->spec) <= SHORT_SPEC;
+}
+
 static bool same_point(const mr_link_point_t *a, const mr_link_point_t *b) {
   return a->number == b->number && a->position == b->position && a->n_words == b->n_words &&
          !memcmp(a->word, b->word, (size_t)a->n_words * sizeof *a->word);
@@ -144,7 +152,7 @@ static void hear_hello(mr_link_t *l, const mr__link_head_t *head, const void *bo
     mr__link_count_refusal(l, why);
     return mr__link_answer(l, MR__LINK_REFUSE, head->session, why);
   }
-  if (!mr__link_let_in(l)) return;
+  if (!welcome_is_due(l) || !mr__link_let_in(l)) return;
   l->asked = p;
   l->session = head->session;
   l->asked_state = MR_END;
@@ -155,7 +163,7 @@ static void hear_hello(mr_link_t *l, const mr__link_head_t *head, const void *bo
   mr__share_use(l->share, shares);
   if (!send_welcome(l, shares)) return mr__link_part(l);
   l->state = MR__LINK_MET;
-  l->heard_ms = mr__link_now_ms();
+  l->heard_ms = l->welcomed_ms = mr__link_now_ms();
   l->stats.connections++;
 }
 

@@ -350,6 +350,42 @@ static void ends_with_other_classes_tell_each_other_both_lists(void **state) {
   assert_true(mr__link_spec_same(&spec, &more, (char[1]){0}, 1));
 }
 
+/* A spec longer by megabytes than the one that is wanted arrives, to say how it differs. */
+static void many_names_that_an_end_does_not_expect_are_refused_in_a_sentence(void **state) {
+  enum { MANY = 30000, EACH = 100 };
+  static char text[MANY][EACH];
+  static const char *name[MANY];
+  static const char *const few[] = {"ant", "bee"};
+  for (int i = 0; i < MANY; i++)
+    snprintf(text[i], EACH, "%090d", i), name[i] = text[i];
+  const mr_classes_t many = {MANY, name}, two = {2, few};
+  mr_diag_t diag = {0};
+  mr_spec_t spec = {
+      .flow = MR_FLOW_BATCHES, .n_fields = 1, .field = {mr_field_of_label(MANY)}, .batch = 4};
+  mr_spec_t want = spec;
+  spec.field->classes = &many, want.field->classes = &two;
+  mr_link_cfg_t cfg = {.name = "edge", .address = "tcp://127.0.0.1:*", .bind = true};
+  mr_link_t *out = mr_link_open_out(&cfg, &spec, 0, &diag);
+  assert_non_null(out);
+  mr_link_cfg_t comes = {.name = "edge", .address = mr_link_address(out)};
+  mr_link_t *in = mr_link_open_in(&comes, &want, NULL, &diag);
+  assert_non_null(in);
+  while (mr_link_pump(in, &diag) >= 0) mr_link_pump(out, NULL), mr_link_wait(in, 1);
+  assert_int_equal(diag.code, MR_ERR_SHAPE);
+  assert_non_null(strstr(diag.text, "the 2 classes ant, bee here"));
+  mr_link_close(in), mr_link_close(out);
+
+  mr_cast_t *cast = mr_cast_open(&cfg, &spec, &diag);
+  assert_non_null(cast);
+  comes.address = mr_cast_address(cast), diag = (mr_diag_t){0};
+  mr_listen_t *heard = mr_listen_open(&comes, &want, 0, &diag);
+  assert_non_null(heard);
+  while (mr_listen_pump(heard, &diag) >= 0) mr_cast_pump(cast), usleep(100);
+  assert_int_equal(diag.code, MR_ERR_SHAPE);
+  assert_non_null(strstr(diag.text, "the 2 classes ant, bee here"));
+  mr_listen_close(heard), mr_cast_close(cast);
+}
+
 static void two_ends_of_other_fields_tell_each_other(void **state) {
   mr_diag_t diag = {0};
   mr_spec_t spec = {.flow = MR_FLOW_BATCHES,
@@ -407,6 +443,7 @@ int main(void) {
       cmocka_unit_test(offsets_and_lengths_that_lie_are_refused),
       cmocka_unit_test(names_of_classes_arrive_with_their_fields),
       cmocka_unit_test(ends_with_other_classes_tell_each_other_both_lists),
+      cmocka_unit_test(many_names_that_an_end_does_not_expect_are_refused_in_a_sentence),
       cmocka_unit_test(two_ends_of_other_fields_tell_each_other),
       cmocka_unit_test(plain_frames_hold_every_field),
       cmocka_unit_test(every_byte_of_every_field_arrives),
