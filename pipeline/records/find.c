@@ -237,7 +237,8 @@ static mr_err_t find_in_window(finder_t *f, int64_t lo, int64_t hi) {
   f->n = 0, f->tries = 0, f->most = hi - lo + CHEAP;
   e = find_descend(f, f->first, NULL, lo, hi);
   if (e == MR_ERR_NOMEM) return e;
-  if (e != MR_OK) { /* what lies before a failure is known */
+  if (e < 0 && hi - lo > WINDOW_LEAST) return e; /* too many positions to look at */
+  if (e != MR_OK) {                              /* what lies before a failure is known */
     *f->diag = (mr_diag_t){0};
     for (int64_t at = lo; at < hi; at++)
       if ((e = report_position(f, at)) != MR_OK) return e;
