@@ -98,10 +98,6 @@ def far_step(n):
     return 'batch', write('g.mr', 'range 1000000000000000 ! shuffle seed=1 ! batch 64 ! null\n'), '--step', str(n), '--out', 'b.npz'
 
 
-def filtered_step(n):
-    return 'batch', write('g.mr', f'range {n} ! shuffle seed=1 epochs=1000000 ! filter modulo=3 ! batch 64 ! null\n'), '--step', str(10 ** 8), '--out', 'b.npz'
-
-
 def window(n):
     return 'run', write('g.mr', f'range {n} ! to-iter-dataset ! window-shuffle {n} seed=1 ! batch 64 ! null\n')
 
@@ -240,7 +236,6 @@ AXES = [
     ('words of a column as classes', class_words, (1250, 2500, 5000, 10000), 1.2, 1.2, 1.4, 2),
     ('names of classes', class_names, (12500, 25000, 50000, 100000), 1.2, 1.2, 1.2, 0.3),
     ('step that is sought', far_step, (10 ** 3, 10 ** 6, 10 ** 9, 10 ** 12), 0.2, 0.2, 0.2, 0.001),
-    ('records behind filter, far step', filtered_step, (100000, 200000, 400000, 800000), 1.2, 1.2, 1.2, 0.01),
     ('records of a held window', window, (250000, 500000, 1000000, 2000000), 1.2, 1.2, 1.2, 0.08),
     ('bad records', bad_records, (5000, 10000, 20000, 40000), 1.2, 1.2, 1.2, 1),
     ('lines of metrics, runs', runs, (100000, 200000, 400000, 800000), 0.2, 0.2, None, 0.05),

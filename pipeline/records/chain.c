@@ -25,7 +25,6 @@ static void free_branch(mr__branch_t *b) {
 
 void mr__chain_destroy(mr_chain_t *c) {
   if (!c) return;
-  mr__sift_forget(c);
   for (int i = 0; i < c->n_branches; i++) free_branch(&c->branch[i]);
   free(c->branch), free(c->scratch), free(c->zeros), free(c->rec), free(c->level);
   free(c->prog[0].op), free(c->prog[1].op), free(c->draws), free(c->leaf);

@@ -6,7 +6,7 @@
    records from making them: finding follows one order, making can be done by many workers.
 
    Implemented in chain.c (building the tree), chain_run.c (running programs), period.c,
-   lineage.c, sift.c (what filters keep) and chain_bad.c (records that a map finds bad). */
+   lineage.c and chain_bad.c (records that a map finds bad). */
 #ifndef MR_PIPELINE_RECORDS_CHAIN_PRIVATE_H
 #define MR_PIPELINE_RECORDS_CHAIN_PRIVATE_H
 
@@ -83,7 +83,6 @@ typedef struct mr__branch {
   size_t made_bytes;              /* MAP, JOIN: of the longest value that it writes, and more */
   char *block;                    /* MAP, JOIN: [n_made][made_bytes] of the chain's scratch */
   mr_value_t hole[MR_FIELDS_MAX]; /* [n_fields] the values of a hole requested as a record */
-  uint8_t **sifted; /* KEEP: [n_branches] what is known of each source's records (sift.c); NULL */
 } mr__branch_t;
 
 /* What a record in the making has besides its mr_rec_t. */
@@ -114,7 +113,6 @@ struct mr_chain {
   mr_draws_t *draws;               /* of the current record; NULL without lineage */
   mr_leaf_t *leaf;                 /* [n_branches] the same */
   mr__prog_t prog[2];              /* programs of a burst and of the next one */
-  bool sifts;                      /* filters note which records they want, and keep all */
   int64_t then;                    /* where the fill after the next one begins, */
   int then_n;                      /* and its length; 0: unknown */
 };
@@ -170,12 +168,6 @@ mr_err_t mr__chain_reject(mr_chain_t *c, const mr__op_t *op, size_t n, mr_err_t 
 /* Sets *kept to whether the branch's filter keeps the record made by op[from,n), the program
    appended last. */
 mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *kept);
-
-/* sift.c: whether it is known that a branch's filter keeps the record whose program begins with op;
-   notes that this is wanted; drops all that is known. */
-bool mr__sift_knows(const mr_chain_t *c, int branch, const mr__op_t *op, bool *kept);
-void mr__sift_want(mr_chain_t *c, int branch, const mr__op_t *op);
-void mr__sift_forget(mr_chain_t *c);
 
 /* Makes the records of n programs, record i by op[at[i],at[i+1]), into slots [0,n) of buf. */
 mr_err_t mr__make(mr_chain_t *c, mr__op_t *op, const size_t *at, int n, mr_buf_t *buf);

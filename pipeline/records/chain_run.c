@@ -47,7 +47,6 @@ static mr_err_t locate_kept(mr_chain_t *c, int branch, int64_t position, mr__pro
   bool kept;
   MR_TRY(mr__locate(c, c->branch[branch].in[0], position, p, hole));
   if (*hole) return MR_OK;
-  if (c->sifts) return mr__sift_want(c, branch, p->op + from), MR_OK;
   MR_TRY(mr__kept(c, branch, p, from, &kept));
   if (!kept) p->n = from, *hole = true;
   return MR_OK;
@@ -84,7 +83,6 @@ mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *k
   mr_rec_t rec;
   mr__op_t *op = p->op + from;
   size_t n = p->n - from;
-  if (mr__sift_knows(c, branch, op, kept)) return MR_OK;
   MR_TRY(mr__fetch(c, op, n));
   for (mr_err_t e; (e = mr__run(c, op, n, false, &rec)) < 0;) {
     MR_TRY(mr__chain_reject(c, op, n, e));

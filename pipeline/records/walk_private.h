@@ -28,7 +28,6 @@ struct mr_walk {
   mr_walk_t **below; /* [n_below] */
   int n_below;
   mr__walking_t *x; /* during a call */
-  bool sifted;      /* mr__sift has been called */
 
   int64_t *start;  /* words of all walks below at the start of the window; NULL without one */
   mr__prog_t held; /* the window's records: record i is held.op[held_at[i],held_at[i+1]) */
@@ -54,11 +53,6 @@ int mr__walk_words(const mr_walk_t *w);
 mr_err_t mr__walk_hole(mr_walk_t *w, mr__walking_t *x, int64_t n);
 /* A filter has dropped a record; n counts those in a row, from 1. */
 mr_err_t mr__walk_dropped(mr_walk_t *w, mr__walking_t *x, int64_t n);
-
-/* Before n pieces of w are inspected, the positions that `at` visits next: asks the filters before
-   w what they keep of them, in the order of the sources (sift.c).  It changes no result: what
-   cannot be known so is inspected later.  MR_OK, or as mr__walk_ended. */
-mr_err_t mr__sift(mr__walking_t *x, const mr_walk_t *w, const mr_walk_t *at, int64_t n);
 
 /* The end of the positions of an indexable branch; INT64_MAX: endless. */
 int64_t mr__walk_end(const mr_chain_t *c, const mr_walk_t *w);

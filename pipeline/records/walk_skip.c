@@ -2,16 +2,13 @@
 
    Without holes this is arithmetic.  If a filter decides by what the source says of a record
    (.of_record), each period of the stream before it (pipeline/records/period.c) keeps equally many
-   records: one period is counted, its records fetched in the order of the source (sift.c), whole
-   ones are skipped, and the last one is walked again.  Everything else is walked. */
+   records: one period is walked and counted, whole ones are skipped, and the last one is walked
+   again. Everything else is walked. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/records/walk_private.h"
-
-/* What part of a period is inspected record by record, where the rest may not be needed. */
-enum { SIFT_AFTER = 8 };
 
 static mr_err_t skip_records(mr_walk_t *w, mr__walking_t *x, int64_t n);
 
@@ -51,7 +48,6 @@ typedef struct sieve {
   int64_t period;  /* pieces; 0: unknown */
   int64_t looked;  /* pieces so far */
   int64_t dropped; /* since the last piece that was kept */
-  int64_t apart;   /* pieces to inspect before a whole period is sifted; -1: never */
 } sieve_t;
 
 /* The walk over positions whose every position is one record of w; NULL without one. */
@@ -81,20 +77,12 @@ static sieve_t sieve_of(mr_walk_t *w, mr__walking_t *x) {
   return v;
 }
 
-/* Sifts a period once it is sure, or likely, that all of it will be inspected. */
-static mr_err_t sift_if_due(sieve_t *v) {
-  if (v->w->sifted || v->apart < 0 || v->looked < v->apart) return MR_OK;
-  v->w->sifted = true;
-  return mr__sift(v->x, v->w, v->at, v->period);
-}
-
 /* Inspects one piece: MR_OK, and *kept says whether it is kept.  MR_END as mr__walk_pull. */
 static mr_err_t walk_skip_look(sieve_t *v, bool *kept) {
   mr_walk_t *w = v->w;
   mr__walking_t *x = v->x;
   size_t from = x->prog->n;
   mr_err_t e = MR_OK;
-  if ((e = sift_if_due(v)) != MR_OK) return e;
   if (++v->looked % MR__LOOK_UP_EVERY == 0 && (e = mr__walk_ended(x)) != MR_OK) return e;
   if (w->at) {
     int64_t position = w->offset + w->word[0] * w->stride;
@@ -128,7 +116,6 @@ static mr_err_t look_on(sieve_t *v, int64_t *n, int64_t most) {
 
 static mr_err_t skip_sieved(mr_walk_t *w, mr__walking_t *x, int64_t n) {
   sieve_t v = sieve_of(w, x);
-  v.apart = v.period ? (n < v.period ? v.period / SIFT_AFTER : 0) : -1;
   if (!v.period) return look_on(&v, &n, 0);
   int64_t into = v.at->word[0] % v.period, before, pieces;
   if (into) MR_TRY(look_on(&v, &n, v.period - into));
@@ -205,7 +192,7 @@ mr_err_t mr_walk_epoch(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t *reco
   int64_t n = mr__branch_spec(&c->branch[w->branch])->n_records, kept = w->word[0];
   int64_t period = mr__period(c, w->branch).n, before = INT64_MAX, left = before;
   if (!w->at || !period || n % period) return *records = -1, MR_OK;
-  sieve_t v = {.w = w, .at = w, .x = &x, .period = period};
+  sieve_t v = {.w = w, .x = &x};
   c->prog[0].n = 0, w->word[0] = 0, w->holes = 0;
   mr_err_t e = look_on(&v, &left, period);
   w->word[0] = kept, w->holes = 0;
