@@ -37,9 +37,9 @@ const char *mr_classes_text(const mr_classes_t *c, char *text, size_t n);
 mr_err_t mr_classes_align(const mr_classes_t *from, const char *from_of, const mr_classes_t *to,
                           const char *to_of, int32_t **number, mr_diag_t *diag);
 
-/* A list by its names: where one is, in the time that reading the name takes.  It borrows the list's
-   names.  The caller ends it by mr_classes_index_destroy, which accepts NULL.  NULL without memory,
-   with a sentence. */
+/* A list by its names: where one is, in the time that reading the name takes.  It borrows the
+   list's names.  The caller ends it by mr_classes_index_destroy, which accepts NULL.  NULL without
+   memory, with a sentence. */
 typedef struct mr_classes_index mr_classes_index_t;
 mr_classes_index_t *mr_classes_index_create(const mr_classes_t *c, mr_diag_t *diag);
 void mr_classes_index_destroy(mr_classes_index_t *x);

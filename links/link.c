@@ -58,7 +58,8 @@ static mr_link_t *open_any(const mr_link_cfg_t *cfg, bool out, int64_t buffer, m
   else
     l->came = slots;
   if (!good || !slots) mr_no_memory(diag, "a link");
-  int64_t spec = out ? 0 : MR__LINK_SPEC; /* also another one than is wanted, to say how it differs */
+  int64_t spec =
+      out ? 0 : MR__LINK_SPEC; /* also another one than is wanted, to say how it differs */
   l->k.unread = out ? 0 : (l->cfg.window + 2) * buffer + spec;
   if (good && slots && mr__socket_open(&l->k, cfg, buffer + spec, diag) >= 0) return l;
   mr_link_close(l);

@@ -18,7 +18,7 @@ enum { AS_BYTES, AS_LABEL, AS_INT, AS_FLOAT, AS_NPY, AS_COUNT };
 static const char *const as_name[AS_COUNT] = {"bytes", "label", "int", "float", "npy"};
 
 enum {
-  NUMBER_MAX = 63, /* bytes of a number written as text */
+  NUMBER_MAX = 63,                     /* bytes of a number written as text */
   FORM_MAX = 4 * MR_CLASS_NAME_MAX + 1 /* of a name in any of Unicode's forms, with a NUL: none has
                                           four times the bytes of another */
 };

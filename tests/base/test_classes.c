@@ -201,10 +201,10 @@ static void names_are_found_at_the_first_of_equal_ones(void **state) {
 
 /* Of two forms in one list each is found by its bytes, and a third form at the first of them. */
 static void a_name_is_found_by_its_bytes_before_another_form(void **state) {
-  static const char *const in[] = {"ant",           "caf\xC3\xA9", "cafe\xCC\x81",
+  static const char *const in[] = {"ant",          "caf\xC3\xA9", "cafe\xCC\x81",
                                    "\xE1\xBA\xBF", "ant",         "\xC3\xAA\xCC\x81"},
-                           *const of[] = {"cafe\xCC\x81", "caf\xC3\xA9", "e\xCC\x82\xCC\x81",
-                                          "\xC3\xAA\xCC\x81", "cafe", "ant"};
+                           *const of[] = {"cafe\xCC\x81",     "caf\xC3\xA9", "e\xCC\x82\xCC\x81",
+                                          "\xC3\xAA\xCC\x81", "cafe",        "ant"};
   static const int32_t want[] = {2, 1, 3, 5, -1, 0};
   enum { N = 6 };
   const mr_classes_t list = {N, in}, names = {N, of}, one_form = {2, in};

@@ -356,8 +356,7 @@ static void many_names_that_an_end_does_not_expect_are_refused_in_a_sentence(voi
   static char text[MANY][EACH];
   static const char *name[MANY];
   static const char *const few[] = {"ant", "bee"};
-  for (int i = 0; i < MANY; i++)
-    snprintf(text[i], EACH, "%090d", i), name[i] = text[i];
+  for (int i = 0; i < MANY; i++) snprintf(text[i], EACH, "%090d", i), name[i] = text[i];
   const mr_classes_t many = {MANY, name}, two = {2, few};
   mr_diag_t diag = {0};
   mr_spec_t spec = {

@@ -539,9 +539,10 @@ static void a_label_is_one_whole_number_or_it_is_said(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(one_ledger_from_every_container),
-                                     cmocka_unit_test(classes_of_every_container_meet_by_name),
-                                     cmocka_unit_test(two_forms_of_a_name_are_said_in_every_container),
-                                     cmocka_unit_test(a_label_is_one_whole_number_or_it_is_said)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(one_ledger_from_every_container),
+      cmocka_unit_test(classes_of_every_container_meet_by_name),
+      cmocka_unit_test(two_forms_of_a_name_are_said_in_every_container),
+      cmocka_unit_test(a_label_is_one_whole_number_or_it_is_said)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
