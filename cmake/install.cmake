@@ -38,5 +38,6 @@ install(SCRIPT cmake/install_headers.cmake)
 install(FILES ${CMAKE_BINARY_DIR}/millrace.pc ${CMAKE_BINARY_DIR}/millrace-plugin.pc DESTINATION lib/pkgconfig)
 install(FILES ${CMAKE_BINARY_DIR}/millraceConfig.cmake ${CMAKE_BINARY_DIR}/millraceConfigVersion.cmake
   DESTINATION lib/cmake/millrace)
-install(DIRECTORY examples/ DESTINATION share/millrace/examples)
+install(DIRECTORY examples/ DESTINATION share/millrace/examples
+  PATTERN "*.sbatch" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 install(DIRECTORY share/ DESTINATION share/millrace)
