@@ -1,4 +1,4 @@
-/* The newest beat of each pace.  Its three numbers belong together, which a lock keeps; beats come
+/* The newest beat of each pace.  Its numbers belong together, which a lock keeps; beats come
    once a batch or some MB, so that this costs nothing. */
 #include "base/pace.h"
 
@@ -12,10 +12,10 @@ static mr_beat_t newest[MR_PACE_N];
 
 void mr_pace_beat(mr_pace_t pace, int64_t at, int64_t of) {
   assert(pace < MR_PACE_N);
-  mr_beat_t beat = {mr_now_ns(), at, of};
+  int64_t now = mr_now_ns();
   pthread_mutex_lock(&lock);
-  if (!at) beat.at = newest[pace].at, beat.of = newest[pace].of;
-  newest[pace] = beat;
+  if (at) newest[pace] = (mr_beat_t){.at = at, .of = of, .unit_ns = now};
+  newest[pace].ns = now;
   pthread_mutex_unlock(&lock);
 }
 

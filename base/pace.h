@@ -23,8 +23,9 @@ typedef enum mr_pace {
 
 /* The newest beat of a pace. */
 typedef struct mr_beat {
-  int64_t ns;     /* when it was, by mr_now_ns; 0: there was none */
-  int64_t at, of; /* the unit of work that it is in, from 1, and how many there are; 0: unknown */
+  int64_t ns;      /* when it was, by mr_now_ns; 0: there was none */
+  int64_t at, of;  /* the unit of work that it is in, from 1, and how many there are; 0: unknown */
+  int64_t unit_ns; /* the newest beat that named this unit; 0: there was none */
 } mr_beat_t;
 
 /* Says that work of this pace continues, in unit `at` of `of`; at 0: in the same one. */

@@ -500,11 +500,13 @@ static int64_t say_doing(char *text, size_t n) {
   mr_beat_t beat = mr_pace_newest(process.pace);
   const char *unit = mr_pace_unit(process.pace);
   int64_t now = mr_now_ns(), since = beat.ns > process.doing_ns ? beat.ns : process.doing_ns;
+  /* Values come for any work, so that their beats may go on with the unit of an earlier one. */
+  int64_t named = process.pace == MR_PACE_VALUES ? beat.unit_ns : beat.ns;
   char at[64] = "", of[32] = "";
   text[0] = 0;
   if (!process.doing) return 0;
   if (beat.of > 0) mr_snprintf(of, sizeof of, " of %" PRId64, beat.of);
-  if (unit && beat.ns >= process.doing_ns && beat.at > 0)
+  if (unit && named >= process.doing_ns && beat.at > 0)
     mr_snprintf(at, sizeof at, ", %s %" PRId64 "%s", unit, beat.at, of);
   mr_snprintf(text, n, "%.60s step %" PRId64 "%s since %.0f s", process.doing, process.step, at,
               (double)(now - since) * 1e-9);

@@ -121,6 +121,35 @@ static void long_work_that_stands_still_is_named_with_where(void **state) {
   }
 }
 
+/* Halts in its second fetch of values, before its first piece, while some come. */
+static void halt_between_pieces(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  mr_collect_t *c = join(job, 2, said);
+  mr_diag_t diag = {0};
+  int missing;
+  mr_job_doing(job, "gives its parts of", 6, MR_PACE_VALUES);
+  if (rank == 1) mr_pace_beat(MR_PACE_VALUES, 40, 40);
+  int64_t ended = mr_now_ns();
+  while (mr_now_ns() == ended) continue;
+  mr_job_doing(job, "gives its parts of", 7, MR_PACE_VALUES);
+  if (rank == 1) mr_pace_beat(MR_PACE_VALUES, 0, 0);
+  while (rank == 1 && mr_job_collect(job)->failed(c, &missing, &diag) >= 0) continue;
+  gather(job, c);
+  leave(job, c, said);
+}
+
+static void a_piece_of_an_earlier_work_is_not_said_of_the_next_one(void **state) {
+  ranks_t t = ranks_of(SIZE, 600);
+  t.cfg.silent_s = 60;
+  run_all(&t, halt_between_pieces);
+  for (int r = 0; r < SIZE; r++) {
+    said_t said = end_rank(&t, r);
+    assert_int_equal(said.code, MR_ERR_UNAVAILABLE);
+    assert_int_equal(said.missing, 1);
+    if (!strstr(said.text, "; rank 1 gives its parts of step 7 since"))
+      fail_msg("rank %d says: %s", r, said.text);
+  }
+}
+
 static void work_until_the_others_fail(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
   mr_collect_t *c = join(job, 2, said);
   mr_diag_t diag = {0};
@@ -524,6 +553,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(work_that_continues_outlasts_the_limit),
       cmocka_unit_test(long_work_that_stands_still_is_named_with_where),
+      cmocka_unit_test(a_piece_of_an_earlier_work_is_not_said_of_the_next_one),
       cmocka_unit_test(a_rank_that_is_late_is_named_with_what_it_does),
       cmocka_unit_test(a_process_that_says_nothing_is_named_long_before_the_limit),
       cmocka_unit_test(ranks_that_wait_for_each_other_do_not_wait_for_the_limit),
