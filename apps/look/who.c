@@ -5,14 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "apps/cli/cli.h"
+#include "apps/cli/so_far.h"
 #include "apps/look/who_fields.h"
 #include "apps/run/graph_arg.h"
 #include "apps/run/run_dir.h"
 #include "apps/run/take_batches.h"
-#include "base/clock.h"
 #include "base/dataset.h"
 #include "base/text.h"
 #include "pipeline/care.h"
@@ -49,8 +48,7 @@ typedef struct who {
   row_t *rows, *newest; /* the last ROWS_KEPT; used by the thread that reports lineages until the
                            graph has ended */
   int64_t n_rows, found;
-  int64_t first, end;        /* of the steps that are looked through now; end 0: unknown */
-  int64_t began_ns, said_ns; /* when that began, and when progress was shown last; 0: not yet */
+  mr_so_far_t so_far; /* of the steps that are looked through now */
 } who_t;
 
 /* ---- the records of a step ---- */
@@ -224,27 +222,9 @@ static uint64_t is_record(void *ctx, const mr_lineage_t *t) {
   return 0;
 }
 
-/* Steps that are looked through one by one can be many. */
-static void show_progress(who_t *w, int64_t step) {
-  enum { SECOND = 1000000000 };
-  bool terminal = isatty(STDERR_FILENO);
-  int64_t now = mr_now_ns(), since = w->said_ns ? w->said_ns : w->began_ns;
-  if (now - since < (terminal ? 1 : 10) * (int64_t)SECOND) return;
-  double rate = (double)(step - w->first + 1) / ((double)(now - w->began_ns) / SECOND);
-  w->said_ns = now;
-  fprintf(stderr, "%swho: at step %" PRId64, terminal ? "\r" : "", step);
-  if (w->end)
-    fprintf(stderr, " of %" PRId64 ", about %.0f s left ", w->end, (double)(w->end - step) / rate);
-  fputs(terminal ? "" : "\n", stderr);
-}
-
-static void end_progress(const who_t *w) {
-  if (w->said_ns && isatty(STDERR_FILENO)) fputs("\n", stderr);
-}
-
 static void say_walk(void *ctx, const char *why) {
   who_t *w = ctx;
-  w->began_ns = mr_now_ns();
+  w->so_far = mr_so_far_begin("who: at step", w->so_far.first, w->so_far.of);
   mr_notice("who: each step is looked through, as %s", why);
 }
 
@@ -271,7 +251,7 @@ static mr_err_t look_in(void *ctx, const mr_spec_t *spec, int64_t step, const mr
   for (int i = 0; i < b->n; i++) {
     if (b->key[i]) print_place(w, step, b->epoch + 1, i, b->key[i] == LEFT_OUT);
   }
-  show_progress(w, step);
+  mr_so_far(&w->so_far, step); /* steps that are looked through one by one can be many */
   return MR_OK;
 }
 
@@ -305,12 +285,12 @@ static mr_err_t look_through_part(const mr_args_t *a, who_t *w, int64_t first, i
   *last = of.last;
   int64_t end = steps && steps < of.last ? steps : of.last;
   if (end < INT64_MAX) want.n = end - first + 1;
-  w->first = first, w->end = end < INT64_MAX ? end : 0, w->said_ns = 0;
+  w->so_far = mr_so_far_begin("who: at step", first, end < INT64_MAX ? end : 0);
   want.data = of.data;
   mr_err_t e = who_check_sources(of.g, w->source, diag);
   if (e >= 0) mr_graph_lineage(of.g, is_record, w, true);
   if (e >= 0) e = mr_take_batches(of.g, &want, diag);
-  end_progress(w);
+  mr_so_far_end(&w->so_far);
   mr_graph_destroy(of.g);
   free(of.data);
   return e;

@@ -11,6 +11,7 @@
 #include <cjson/cJSON.h>
 
 #include "apps/cli/model_arg.h"
+#include "apps/cli/so_far.h"
 #include "apps/look/mesh_arg.h"
 #include "apps/look/pipeline_arg.h"
 #include "apps/look/rank_plans.h"
@@ -46,6 +47,8 @@ typedef struct search {
   mr_params_t whole; /* the model's parameters */
   int n;
   choice_t *choice; /* heap [CHOICES_MOST] */
+  int64_t planned;  /* ranks so far */
+  mr_so_far_t so_far;
 } search_t;
 
 /* ---- what may be tried ---- */
@@ -150,13 +153,21 @@ static mr_err_t become_choice(choice_t *c, mr_model_job_t *job, mr_diag_t *diag)
   return MR_OK;
 }
 
-/* Plans all of its ranks, as shares and stages are not alike, and predicts its time. */
-static mr_err_t plan_choice(const search_t *s, choice_t *c, mr_model_job_t *job, mr_diag_t *diag) {
+/* From one rank of a choice to the next that is not like it: shares are not alike, nor are stages,
+   but the parts of a stage. */
+static int next_unlike(const search_t *s, const choice_t *c) {
+  if (c->stages) return c->mesh.n > 1 ? c->mesh.size[1] : 1;
+  return !c->zero && (!c->parts || c->parts % s->devices == 0) ? s->devices : 1;
+}
+
+/* Plans the ranks that are unlike, and predicts its time. */
+static mr_err_t plan_choice(search_t *s, choice_t *c, mr_model_job_t *job, mr_diag_t *diag) {
   mr_rank_plans_t p;
   MR_TRY(become_choice(c, job, diag));
-  int alike = !c->zero && !c->stages && (!c->parts || c->parts % s->devices == 0);
-  int same = c->stages ? s->devices / mr_rank_plans_sharers(&job->train) : 1; /* parts of a stage */
-  for (int r = 0; r < (alike ? 1 : s->devices); r += same) MR_TRY(count_rank(s, c, job, r, diag));
+  for (int r = 0; r < s->devices; r += next_unlike(s, c)) {
+    MR_TRY(count_rank(s, c, job, r, diag));
+    mr_so_far(&s->so_far, ++s->planned);
+  }
   mr_err_t e = mr_rank_plans(job, &c->mesh, &s->rates, &p, diag);
   if (e >= 0) c->step_s = mr_rank_plans_step(&p), c->waits = mr_rank_plans_waits(&p, 0);
   mr_rank_plans_fini(&p);
@@ -173,7 +184,7 @@ static void print_size(size_t bytes, char text[24]) {
 
 /* A choice that does not go with the model is none of those proposed, with its reason; only a lack
    of memory ends the search. */
-static mr_err_t try_choice(const search_t *s, choice_t *c, mr_model_job_t *job, mr_diag_t *diag) {
+static mr_err_t try_choice(search_t *s, choice_t *c, mr_model_job_t *job, mr_diag_t *diag) {
   mr_diag_t why = {0};
   char needs[24], has[24];
   mr_err_t e = c->mesh.n > 1 && !job->model.def->partition
@@ -320,6 +331,21 @@ static mr_err_t refuse_beside_plan(const mr_args_t *a, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* Tries all choices, and shows how far it is: of many devices there are many ranks to plan. */
+static mr_err_t try_choices(search_t *s, mr_model_job_t *job, mr_diag_t *diag) {
+  mr_err_t e = MR_OK;
+  int64_t ranks = 0;
+  for (int i = 0; i < s->n; i++) ranks += s->devices / next_unlike(s, &s->choice[i]);
+  s->so_far = mr_so_far_begin("mem: rank", 1, ranks);
+  for (int i = 0; e >= 0 && i < s->n; i++) {
+    int64_t end = s->planned + s->devices / next_unlike(s, &s->choice[i]);
+    e = try_choice(s, &s->choice[i], job, diag);
+    s->planned = end;
+  }
+  mr_so_far_end(&s->so_far);
+  return e;
+}
+
 static mr_err_t refuse_all(const search_t *s, mr_diag_t *diag) {
   const choice_t *least = NULL;
   char needs[24], has[24];
@@ -350,7 +376,7 @@ mr_err_t mr_mem_plan(const mr_args_t *a, mr_diag_t *diag) {
   s.batch = job.train.batch;
   if (e >= 0) e = mr_loss_params_list(&job.model.plan.loss, &s.whole, diag);
   if (e >= 0) list_choices(&s);
-  for (int i = 0; e >= 0 && i < s.n; i++) e = try_choice(&s, &s.choice[i], &job, diag);
+  if (e >= 0) e = try_choices(&s, &job, diag);
   job.train.mesh = NULL; /* a choice's, which ends here */
   if (e >= 0) qsort(s.choice, (size_t)s.n, sizeof *s.choice, by_time);
   if (e >= 0 && mr_args_text(a, "--json"))

@@ -5,7 +5,8 @@
    - FAULT_COUNT=FILE: the number of these allocations goes there when the process ends;
    - FAULT_SLOW=TEXT: a write to a file whose path holds TEXT takes FAULT_SLOW_MS longer;
    - FAULT_GONE=FILE: the file is removed when a folder has been listed by scandir;
-   - FAULT_LATE=SIGNO: the signal waits when the first process sets its signal mask anew. */
+   - FAULT_LATE=SIGNO: the signal waits when the first process sets its signal mask anew;
+   - FAULT_CLOCK=SECONDS: each look at the monotonic clock finds it so much later than the last. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -29,7 +30,8 @@ static struct { uintptr_t begin, end; } code[RANGES];
 static int n_ranges;
 static atomic_bool ready;
 static const char *slow;
-static long slow_ms;
+static long slow_ms, clock_step;
+static atomic_long looks; /* at the clock */
 static int late;
 static pid_t began;
 
@@ -56,6 +58,7 @@ __attribute__((constructor)) static void begin(void) {
   late = (int)number("FAULT_LATE"), began = getpid();
   unsetenv("FAULT_LATE"); /* not of what is started */
   slow = getenv("FAULT_SLOW"), slow_ms = number("FAULT_SLOW_MS");
+  clock_step = number("FAULT_CLOCK");
   dl_iterate_phdr(note_code, NULL);
 }
 
@@ -153,4 +156,15 @@ int sigprocmask(int how, const sigset_t *set, sigset_t *before) {
   if (!next) *(void **)&next = dlsym(RTLD_NEXT, "sigprocmask");
   if (late && how == SIG_SETMASK && getpid() == began) kill(began, late);
   return next(how, set, before);
+}
+
+/* ---- a clock that runs ahead ---- */
+
+int clock_gettime(clockid_t clock, struct timespec *t) {
+  static int (*next)(clockid_t, struct timespec *);
+  if (!next) *(void **)&next = dlsym(RTLD_NEXT, "clock_gettime");
+  int e = next(clock, t);
+  if (clock == CLOCK_MONOTONIC)
+    t->tv_sec += clock_step * (1 + atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed));
+  return e;
 }

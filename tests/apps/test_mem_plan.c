@@ -181,6 +181,27 @@ static void devices_that_are_no_number_and_size_are_refused(void **state) {
   assert_non_null(strstr(p.err, "no table of that name"));
 }
 
+#ifdef MR_FAULTS
+/* On a clock that is ten seconds later each time, so that every rank is shown. */
+static void a_long_plan_shows_how_far_it_is(void **state) {
+  int at = 0, of = 0, n = 0, before = 0, all = 0;
+  setenv("LD_PRELOAD", MR_FAULTS, 1);
+  setenv("FAULT_CLOCK", "10", 1);
+  RUN(&p, "mem", "--plan", "4x1GB", TINY);
+  unsetenv("LD_PRELOAD");
+  unsetenv("FAULT_CLOCK");
+  assert_int_equal(p.status, 0);
+  for (const char *line = p.err; (line = strstr(line, "mem: rank ")); line++, n++) {
+    assert_int_equal(sscanf(line, "mem: rank %d of %d, about ", &at, &of), 2);
+    assert_true(at > before && at <= of);
+    if (n) assert_int_equal(of, all);
+    before = at, all = of;
+  }
+  if (n < CHOICES_LEAST) fail_msg("%d ranks are shown: %s", n, p.err);
+  assert_null(strchr(p.err, '\r')); /* no terminal */
+}
+#endif
+
 /* What explain says of the same mesh, and the source of its table. */
 static void times_are_those_of_explain(void **state) {
   RUN(&p, "mem", "--plan", "4x1GB", TINY, "--json", "--rates", "8xH200");
@@ -212,6 +233,9 @@ int main(void) {
       cmocka_unit_test(meshes_come_by_time_and_the_others_say_what_they_lack),
       cmocka_unit_test(devices_that_are_no_number_and_size_are_refused),
       cmocka_unit_test(times_are_those_of_explain),
+#ifdef MR_FAULTS
+      cmocka_unit_test(a_long_plan_shows_how_far_it_is),
+#endif
   };
   return cmocka_run_group_tests(tests, setup, forget);
 }
