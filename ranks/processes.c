@@ -500,7 +500,7 @@ static int64_t say_doing(char *text, size_t n) {
   mr_beat_t beat = mr_pace_newest(process.pace);
   const char *unit = mr_pace_unit(process.pace);
   int64_t now = mr_now_ns(), since = beat.ns > process.doing_ns ? beat.ns : process.doing_ns;
-  /* Values come for any work, so that their beats may go on with the unit of an earlier one. */
+  /* Values come for any work, so that their beats may continue the unit of an earlier one. */
   int64_t named = process.pace == MR_PACE_VALUES ? beat.unit_ns : beat.ns;
   char at[64] = "", of[32] = "";
   text[0] = 0;

@@ -1,4 +1,5 @@
-/* Two clocks suffice: when the work began and when it was told last. */
+/* How long the rest takes is reckoned from all that is done, and not from the newest unit: units
+   differ, and the figure would jump. */
 #include "apps/cli/so_far.h"
 
 #include <inttypes.h>
