@@ -13,6 +13,9 @@
 #include "base/threefry.h"
 #include "model/nn/orthogonal.h"
 
+/* Tensors of an arena begin at multiples of 64 bytes in any dtype. */
+static size_t params_room(size_t elems) { return (elems + 31) & ~(size_t)31; }
+
 mr_err_t mr_params_add(mr_params_t *s, const char *name, mr_aval_t aval, mr_init_t init,
                        mr_diag_t *diag) {
   if (mr_params_find(s, name) >= 0)
@@ -29,7 +32,7 @@ mr_err_t mr_params_add(mr_params_t *s, const char *name, mr_aval_t aval, mr_init
   size_t size = (size_t)mr_aval_elems(&aval);
   s->param[s->n++] =
       (mr_param_t){.name = copy, .aval = aval, .init = init, .offset = s->arena_size, .size = size};
-  s->arena_size += (size + 31) & ~(size_t)31;
+  s->arena_size += params_room(size);
   s->count += (int64_t)size;
   return MR_OK;
 }
@@ -59,6 +62,22 @@ void mr_params_want_slots(mr_params_t *s, int n, mr_dtype_t dtype) {
   s->slots_wanted = true;
 }
 
+mr_err_t mr__params_pieces(mr_params_t *s, mr_set_kind_t kind, int number, const size_t *elems,
+                           mr_diag_t *diag) {
+  mr_param_set_t *set = s->set;
+  while (set->kind != kind || set->number != number) set++;
+  assert(set < s->set + s->n_sets && !set->data && !set->at);
+  set->at = malloc(((size_t)s->n + 1) * sizeof *set->at);
+  if (!set->at) return mr_no_memory(diag, "the places of parameters");
+  set->at[0] = 0;
+  for (int i = 0; i < s->n; i++) set->at[i + 1] = set->at[i] + params_room(elems[i]);
+  return MR_OK;
+}
+
+static size_t arena_bytes(const mr_params_t *s, const mr_param_set_t *set) {
+  return (set->at ? set->at[s->n] : s->arena_size) * mr_dtype_size(set->dtype);
+}
+
 static void want_usual(mr_params_t *s) {
   if (!mr_params_set(s, MR_SET_VALUES, 0)) mr_params_want(s, MR_SET_VALUES, 0, MR_F32);
   if (!s->slots_wanted) mr_params_want_slots(s, MR_PARAM_SLOTS, MR_F32);
@@ -70,11 +89,11 @@ mr_err_t mr_params_alloc(mr_params_t *s, mr_diag_t *diag) {
   want_usual(s);
   for (int i = 0; i < s->n_sets; i++) {
     mr_param_set_t *set = &s->set[i];
-    size_t bytes = (s->arena_size * mr_dtype_size(set->dtype) + 63) / 64 * 64 + 64;
+    size_t bytes = (arena_bytes(s, set) + 63) / 64 * 64 + 64;
     set->data = mr_pages_alloc(bytes);
     got &= set->data != NULL;
     if (set->data) memset(set->data, 0, bytes);
-    total += s->arena_size * mr_dtype_size(set->dtype);
+    total += arena_bytes(s, set);
   }
   if (got) return MR_OK;
   return mr_no_memory(diag, "%zu bytes of parameters and moments", total);
@@ -83,7 +102,7 @@ mr_err_t mr_params_alloc(mr_params_t *s, mr_diag_t *diag) {
 void mr_params_fini(mr_params_t *s) {
   for (int i = 0; i < s->n; i++) free((char *)s->param[i].name);
   for (int i = 0; i < s->n_module; i++) free((char *)s->module[i].name);
-  for (int i = 0; i < s->n_sets; i++) free(s->set[i].data);
+  for (int i = 0; i < s->n_sets; i++) free(s->set[i].data), free(s->set[i].at);
   free(s->module);
   free(s->param);
   *s = (mr_params_t){0};
@@ -96,7 +115,8 @@ const mr_param_set_t *mr_params_set(const mr_params_t *s, mr_set_kind_t kind, in
 }
 
 void *mr_params_at(const mr_params_t *s, const mr_param_set_t *set, int i) {
-  return (char *)set->data + s->param[i].offset * mr_dtype_size(set->dtype);
+  size_t at = set->at ? set->at[i] : s->param[i].offset;
+  return (char *)set->data + at * mr_dtype_size(set->dtype);
 }
 
 /* Pages of an arena are the process's own, without a file, so that those given back read as zeros;
@@ -104,6 +124,7 @@ void *mr_params_at(const mr_params_t *s, const mr_param_set_t *set, int i) {
 void mr_params_forget(const mr_params_t *s, const mr_param_set_t *set, int from, int to) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   if (from >= to) return;
+  assert(!set->at);
   const mr_param_t *last = &s->param[to - 1];
   char *at = mr_params_at(s, set, from);
   size_t bytes = (last->offset + last->size - s->param[from].offset) * mr_dtype_size(set->dtype);
@@ -243,7 +264,6 @@ mr_err_t mr_params_init(mr_params_t *s, uint64_t seed, mr_diag_t *diag) {
       params_store(s, average, k, i, mr_params_read(s, values, k, i));
   }
   for (int i = 0; i < s->n_sets; i++)
-    if (s->set[i].kind == MR_SET_SLOT)
-      memset(s->set[i].data, 0, s->arena_size * mr_dtype_size(s->set[i].dtype));
+    if (s->set[i].kind == MR_SET_SLOT) memset(s->set[i].data, 0, arena_bytes(s, &s->set[i]));
   return MR_OK;
 }

@@ -269,6 +269,19 @@ mr_err_t mr__cut_list(const mr__cut_t *c, mr_params_t *part, mr_diag_t *diag) {
   return MR_OK;
 }
 
+mr_err_t mr__cut_pieces(const mr__cut_t *c, int rank, mr_params_t *part, mr_diag_t *diag) {
+  size_t *elems = malloc(((size_t)part->n + 1) * sizeof *elems);
+  mr_err_t e = elems ? MR_OK : mr_no_memory(diag, "pieces of a rank's parts");
+  for (int k = 0; k < part->n_sets && e >= 0; k++) {
+    const mr_param_set_t *set = &part->set[k];
+    for (int i = 0; i < part->n; i++)
+      elems[i] = mr__cut_has(c, rank, set->kind, i) ? mr__cut_elems(c, set->kind, i) : 0;
+    e = mr__params_pieces(part, set->kind, set->number, elems, diag);
+  }
+  free(elems);
+  return e;
+}
+
 void mr__cut_take(const mr__cut_t *c, int rank, const mr_params_t *whole, mr_params_t *part) {
   for (int k = 0; k < part->n_sets; k++) {
     const mr_param_set_t *to = &part->set[k];

@@ -49,10 +49,12 @@ bool mr__cut_has(const mr__cut_t *c, int rank, mr_set_kind_t kind, int i);
 /* The elements that a rank has of parameter i in a set of this kind. */
 size_t mr__cut_elems(const mr__cut_t *c, mr_set_kind_t kind, int i);
 
-/* Lists a rank's parts of c's parameters in *part, which wants its sets already and is the
-   caller's. All sets have the places of the values' parts, at which a smaller part of a slot or
-   average begins; what is behind it is never touched.  MR_OK or MR_ERR_NOMEM. */
+/* Lists a rank's parts of c's parameters in *part, which is the caller's.  MR_OK or MR_ERR_NOMEM. */
 mr_err_t mr__cut_list(const mr__cut_t *c, mr_params_t *part, mr_diag_t *diag);
+/* Then, before alloc: has the sets that part wants hold what this rank has of them alone, so that
+   slots and average of a piece take its bytes and those of another stage none.  MR_OK or
+   MR_ERR_NOMEM. */
+mr_err_t mr__cut_pieces(const mr__cut_t *c, int rank, mr_params_t *part, mr_diag_t *diag);
 
 /* Copies the rank's parts of all sets that `part` has out of whole parameters, and into them.
    Neither fails. */

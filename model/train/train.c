@@ -56,6 +56,7 @@ struct mr__rank_parts {
   int rank;
   mr_params_t params;
   bool same;                             /* they are parts of the caller's params, or newer */
+  bool alone;                            /* the caller's params have been given back */
   bool newer;                            /* runs have updated them since the last fetch */
   void *row[MR_LOSS_FIELDS + 1];         /* heap: this rank's records of fields, 64-aligned */
   const void *field[MR_LOSS_FIELDS + 1]; /* of the run that begins */
@@ -115,6 +116,7 @@ static mr_err_t parts_create(mr__step_t *s, const mr_loss_t *l, const mr_train_c
   MR_TRY(mr__cut_init(t, &s->list, &p->cut, diag));
   mr_train_want_sets(&t->compute, &t->optim, &p->params);
   MR_TRY(mr__cut_list(&p->cut, &p->params, diag));
+  MR_TRY(mr__cut_pieces(&p->cut, t->rank, &p->params, diag));
   MR_TRY(mr_params_alloc(&p->params, diag));
   mr_err_t e = mr__cut_list(&p->cut, &list, diag);
   mr_params_fini(&s->list);
@@ -382,6 +384,16 @@ static mr_err_t read_axes_failure(mr_train_step_t *t) {
   return mr_diag_relay(&t->why, e, &why);
 }
 
+/* Ranks that have parts read whole parameters no more until the next fetch makes them: their memory
+   goes back to the system, once those who read them are done. */
+static mr_err_t give_whole_back(mr_train_step_t *t, const mr_params_t *params) {
+  if (t->parts->alone) return MR_OK;
+  if (t->wait) MR_TRY(t->wait(t->wait_arg));
+  for (int k = 0; k < params->n_sets; k++) mr_params_forget(params, &params->set[k], 0, params->n);
+  t->parts->alone = true;
+  return MR_OK;
+}
+
 /* A run of ranks that have parts.  The labels of the whole batch are checked, since each rank only
    sees its own. */
 static mr_err_t run_in_parts(mr_train_step_t *t, mr_params_t *params, const void *const *field,
@@ -394,6 +406,7 @@ static mr_err_t run_in_parts(mr_train_step_t *t, mr_params_t *params, const void
   if (t->of != params) {
     mr__train_step_stale(t);
     if (t->ranks) mr__ranks_stale(t->ranks);
+    t->parts->alone = false;
   }
   t->of = params;
   mr__train_step_take_parts(t, params);
@@ -408,16 +421,17 @@ static mr_err_t run_in_parts(mr_train_step_t *t, mr_params_t *params, const void
   t->parts->newer = true;
   t->s.runs.begun++;
   if (t->ranks) mr__ranks_begun(t->ranks);
-  return MR_OK;
+  return give_whole_back(t, params);
 }
 
-/* All processes give their parts of a tensor to all. */
+/* All processes give their parts of a tensor to all; `none` for one that this rank lacks. */
 static mr_err_t gather_tensor(mr_train_step_t *t, const mr_param_set_t *set, int i, void *all,
-                              mr_params_t *params, mr_diag_t *diag) {
+                              const void *none, mr_params_t *params, mr_diag_t *diag) {
   mr__rank_parts_t *p = t->parts;
   size_t bytes = mr__cut_elems(&p->cut, set->kind, i) * mr_dtype_size(set->dtype);
   int missing;
-  t->collect_ops->all_gather(t->collect, bytes, mr_params_at(&p->params, set, i), all);
+  bool has = mr__cut_has(&p->cut, p->rank, set->kind, i);
+  t->collect_ops->all_gather(t->collect, bytes, has ? mr_params_at(&p->params, set, i) : none, all);
   MR_TRY(t->collect_ops->failed(t->collect, &missing, diag));
   for (int r = 0; r < mr_mesh_ranks(&p->cut.mesh); r++)
     mr__cut_join_tensor(&p->cut, r, set, i, (char *)all + (size_t)r * bytes, params);
@@ -427,15 +441,15 @@ static mr_err_t gather_tensor(mr_train_step_t *t, const mr_param_set_t *set, int
 static mr_err_t gather_parts_of_processes(mr_train_step_t *t, mr_params_t *params,
                                           mr_diag_t *diag) {
   mr__rank_parts_t *p = t->parts;
-  size_t most = 0;
+  size_t most = 0, ranks = (size_t)mr_mesh_ranks(&p->cut.mesh);
   for (int i = 0; i < p->params.n; i++)
     if (p->params.param[i].size > most) most = p->params.param[i].size;
-  void *all = malloc(most * sizeof(float) * (size_t)mr_mesh_ranks(&p->cut.mesh) + 1);
+  float *all = calloc(most * (ranks + 1) + 1, sizeof *all);
   mr_err_t e = all ? MR_OK : mr_no_memory(diag, "the parts of a tensor");
   for (int k = 0; k < p->params.n_sets && e >= 0; k++)
     for (int i = 0; i < p->params.n && e >= 0; i++) {
       mr_pace_beat(MR_PACE_VALUES, k * p->params.n + i + 1, p->params.n_sets * p->params.n);
-      e = gather_tensor(t, &p->params.set[k], i, all, params, diag);
+      e = gather_tensor(t, &p->params.set[k], i, all, all + most * ranks, params, diag);
     }
   free(all);
   return e;
@@ -451,7 +465,7 @@ static mr_err_t fetch_parts(mr_train_step_t *t, mr_params_t *params, mr_diag_t *
   } else {
     MR_TRY(gather_parts_of_processes(t, params, diag));
   }
-  t->parts->newer = false;
+  t->parts->newer = t->parts->alone = false;
   return MR_OK;
 }
 
@@ -518,7 +532,7 @@ mr_err_t mr_train_step_put(mr_train_step_t *t, const mr_params_t *params, mr_dia
     MR_TRY(check_whole_params(t, params, diag));
     mr__train_step_stale(t);
     if (t->ranks) mr__ranks_stale(t->ranks);
-    t->parts->newer = false;
+    t->parts->newer = t->parts->alone = false;
     return MR_OK;
   }
   MR_TRY(mr__step_same_params(&t->s, params, diag));

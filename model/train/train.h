@@ -91,8 +91,9 @@ typedef struct mr_train_config {
      one rank and has not their bits: of the batch along mr_mesh_batch, of parameters, slots and
      average as rules by name say (mesh/placement_rules.h).  ranks is that of the mesh; ordered is
      0 unless there are stages, accumulate 1; zero cuts slots and average along mr_mesh_batch too.
-     params are then a copy, which mr_train_step_fetch brings up to date, as on a device.  NULL:
-     none.  The mesh outlives the step. */
+     params are then a copy, which mr_train_step_fetch brings up to date, as on a device; from the
+     end of a run to the next fetch they are zeros without memory.  NULL: none.  The mesh outlives
+     the step. */
   const struct mr_mesh *mesh;
   const char *partition; /* those rules, read by create alone; NULL: none */
   const char *table;     /* the rules behind them, which may have names of no parameter; NULL */

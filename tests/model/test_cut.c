@@ -73,6 +73,9 @@ static end_t trained(const vit_t *c, mr_train_config_t t, const char *mesh, bool
     if (vit_run(step, &r.params, b.images, b.labels, 1e-2f, i + 1, 5, &r.out[i], &diag) < 0)
       fail_msg("%s, step %d: %s", mesh ? mesh : "one rank", i + 1, diag.text);
     b.images[PIXELS * (t.batch - 1)] = was;
+    for (int k = 0; mesh && i < 3 && k < r.params.n_sets; k++) /* ranks have parts alone */
+      for (size_t e = 0; e < r.params.param[0].size; e++)
+        assert_true(mr_params_read(&r.params, &r.params.set[k], 0, e) == 0);
     if (look && i == 1) {
       assert_int_equal(mr_train_step_fetch(step, &r.params, &diag), MR_OK);
       assert_int_equal(mr_train_step_put(step, &r.params, &diag), MR_OK);

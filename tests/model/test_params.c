@@ -170,12 +170,42 @@ static void forgotten_tensors_are_zeros_without_pages(void **state) {
   mr_params_fini(&p);
 }
 
+/* Sets of one list may hold other pieces of its tensors: each is aligned, has room for its piece
+   alone, and begins as zeros. */
+static void sets_of_pieces_take_what_they_hold(void **state) {
+  static const size_t elems[] = {16, 0, 0, 100, 1};
+  mr_params_t p = {0};
+  mr_diag_t diag = {0};
+  char name[] = "a";
+  mr_params_want(&p, MR_SET_VALUES, 0, MR_F32);
+  mr_params_want_slots(&p, 1, MR_BF16);
+  for (int i = 0; i < 5; i++, name[0]++)
+    assert_true(mr_params_add(&p, name, mr_aval_of(MR_F32, 1000), (mr_init_t){.kind = MR_INIT_ONES},
+                              &diag) >= 0);
+  assert_int_equal(mr__params_pieces(&p, MR_SET_SLOT, 0, elems, &diag), MR_OK);
+  assert_int_equal(mr_params_alloc(&p, &diag), MR_OK);
+  const mr_param_set_t *slot = mr_params_set(&p, MR_SET_SLOT, 0);
+  const char *at = slot->data;
+  for (int i = 0; i < p.n; i++) {
+    assert_ptr_equal(mr_params_at(&p, slot, i), at);
+    assert_int_equal((uintptr_t)at % 64, 0);
+    at += (elems[i] * sizeof(mr_bf16_t) + 63) / 64 * 64;
+    for (size_t k = 0; k < elems[i]; k++) assert_true(mr_params_read(&p, slot, i, k) == 0);
+    memset(mr_params_at(&p, slot, i), 1, elems[i] * sizeof(mr_bf16_t));
+  }
+  assert_int_equal(mr_params_init(&p, 1, &diag), MR_OK);
+  for (int i = 0; i < p.n; i++)
+    for (size_t k = 0; k < elems[i]; k++) assert_true(mr_params_read(&p, slot, i, k) == 0);
+  mr_params_fini(&p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_recipe_has_flax_s_tensors_and_modules),
       cmocka_unit_test(initial_values_follow_the_seed_and_the_initialisers),
       cmocka_unit_test(the_schedule_warms_up_and_follows_half_a_cosine),
       cmocka_unit_test(forgotten_tensors_are_zeros_without_pages),
+      cmocka_unit_test(sets_of_pieces_take_what_they_hold),
       cmocka_unit_test(a_layer_refuses_values_of_too_few_dimensions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
