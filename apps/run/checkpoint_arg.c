@@ -90,7 +90,7 @@ static mr_err_t parse_run(const char *data, const char *const *setting, int n,
   mr_err_t e = mr_run_dir_read(&r, c->run, diag);
   if (e >= 0) e = become_as_of(&r, c->path, diag);
   if (e >= 0) e = place_data(&r, data, c, diag);
-  for (int i = 0; i < n && e >= 0; i++) e = mr_run_dir_set(&r, setting[i], diag);
+  for (int i = 0; i < n && e >= 0; i++) e = mr_run_dir_word(&r, setting[i], diag);
   if (e >= 0) e = mr_run_dir_graph(&r, c->graph, diag);
   if (e >= 0) e = mr_graph_overrides_once(c->graph, setting, n, diag);
   mr_run_dir_free(&r);

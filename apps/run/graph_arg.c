@@ -44,7 +44,7 @@ static mr_err_t from_part(const mr_args_t *a, int at, const mr_history_part_t *p
   mr_run_dir_t r = {0};
   mr_err_t e = mr_run_dir_read(&r, a->word[at], diag);
   if (e >= 0 && part) e = mr_run_dir_become(&r, part, diag);
-  for (int i = at + 1; i < a->n_words && e >= 0; i++) e = mr_run_dir_set(&r, a->word[i], diag);
+  for (int i = at + 1; i < a->n_words && e >= 0; i++) e = mr_run_dir_word(&r, a->word[i], diag);
   if (e >= 0) e = mr_run_dir_graph(&r, g, diag);
   if (e >= 0) e = mr_run_dir_carry(&r, g, diag);
   mr_run_dir_free(&r);

@@ -243,6 +243,14 @@ mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *name_value, mr_diag_t *diag
   return MR_OK;
 }
 
+mr_err_t mr_run_dir_word(mr_run_dir_t *r, const char *name_value, mr_diag_t *diag) {
+  bool folder = !strncmp(name_value, "run=", 4) && strstr(r->graph, "$run");
+  if (folder && strcmp(name_value + 4, r->path) != 0)
+    return mr_fail(diag, MR_ERR_USAGE, "%.300s: the graph is that of the run in %s, which stays so",
+                   name_value, r->path);
+  return mr_run_dir_set(r, name_value, diag);
+}
+
 const char *mr_run_dir_get(const mr_run_dir_t *r, const char *name) {
   size_t n = strlen(name);
   for (int i = r->n_settings - 1; i >= 0; i--)

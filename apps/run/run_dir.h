@@ -78,6 +78,9 @@ mr_err_t mr_run_dir_parse(const mr_run_dir_t *r, mr_graph_t *g, const char *cons
 /* Appends a copy of a setting.  MR_ERR_USAGE if it is not NAME=VALUE in one line or there are
    MR_RUN_SETTINGS already; MR_ERR_NOMEM. */
 mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *name_value, mr_diag_t *diag);
+/* The same for a word of a command that reads a run.  MR_ERR_USAGE also for run=, the variable that
+   names the folder itself, with another value. */
+mr_err_t mr_run_dir_word(mr_run_dir_t *r, const char *name_value, mr_diag_t *diag);
 /* Returns the value of the last setting of this name, or NULL.  Belongs to r. */
 const char *mr_run_dir_get(const mr_run_dir_t *r, const char *name);
 

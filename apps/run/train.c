@@ -29,7 +29,7 @@ static const mr_flag_t train_flags[] = {
     {"--print-graph", NULL, "Prints the graph that would run, and ends."},
     {"--steps", "N", "Ends after N steps."},
     {"--epochs", "N", "Number of passes over the training records; default 1."},
-    {"--run-dir", "DIR", "Folder of this run; default runs/1, runs/2, ..."},
+    {"--run-dir", "DIR", "Folder of this run, as is run=DIR; default runs/1, runs/2, ..."},
     {"--resume", "[=auto]",
      "Resumes the run of --run-dir, or the newest one; auto starts a run in --run-dir if there is "
      "none yet."},
@@ -68,16 +68,18 @@ static const mr_hint_t train_flag_words[] = {
     {"limitvalbatches limittestbatches maxevalsamples maxvalsamples", "--limit-valid", NULL},
     {0}};
 
-/* Whether this start resumes a run; auto: if one is there. */
-static mr_err_t find_resumes(const mr_args_t *a, bool *resumes, mr_diag_t *diag) {
-  const char *how = mr_args_text(a, "--resume"), *dir = mr_args_text(a, "--run-dir");
+/* Whether this start resumes a run; auto: if one is there.  folder: the one that is named, NULL:
+   none. */
+static mr_err_t find_resumes(const mr_args_t *a, const char *folder, bool *resumes,
+                             mr_diag_t *diag) {
+  const char *how = mr_args_text(a, "--resume");
   char path[MR_RUN_PATH + 64];
   *resumes = how != NULL;
   if (!how || !*how) return MR_OK;
-  if (!dir)
+  if (!folder)
     return mr_fail(diag, MR_ERR_USAGE,
                    "--resume=auto: want --run-dir DIR beside it, which it starts or resumes");
-  int n = snprintf(path, sizeof path, "%s/settings.txt", dir);
+  int n = snprintf(path, sizeof path, "%s/settings.txt", folder);
   *resumes = n < (int)sizeof path && access(path, F_OK) == 0;
   return MR_OK;
 }
@@ -114,10 +116,14 @@ static mr_err_t train_check_setting(const char *word, mr_diag_t *diag) {
 
 /* What a command line asks for: its data, its settings, and the graph. */
 typedef struct given {
-  const char *place; /* of the data: PATH or --data; NULL: not given */
+  const char *place;  /* of the data: PATH or --data; NULL: not given */
+  const char *folder; /* of the run: --run-dir or run=; NULL: not given */
   const char *word[MR_WORDS_MAX];
-  int n;        /* of word: NAME=VALUE each, without those that the chosen graph has taken */
-  char *chosen; /* the graph for that place; heap; NULL: another graph */
+  int n;              /* of word: NAME=VALUE each, without those that mean a place, the folder or
+                         what the chosen graph has taken */
+  char *chosen;       /* the graph for that place; heap; NULL: another graph */
+  char *own;          /* the text of --graph once it is read; heap */
+  const char *origin; /* of that text */
 } given_t;
 
 /* Whether a word is a path or a URL: it is there, or looks like one. */
@@ -200,6 +206,49 @@ static mr_err_t choose_for_place(given_t *in, bool by_flag, mr_diag_t *diag) {
   return unknown ? MR_OK : mr_diag_relay(diag, e, &why);
 }
 
+/* Whether a graph's text gives a variable a value. */
+static bool lets_variable(const char *text, const char *variable) {
+  size_t n = strlen(variable);
+  for (const char *line = text; line; line = strchr(line, '\n')) {
+    line += strspn(line, "\n \t\r");
+    const char *name = line + 3 + strspn(line + (strncmp(line, "let", 3) ? 0 : 3), " \t");
+    if (strncmp(line, "let", 3) || name == line + 3 || strncmp(name, variable, n)) continue;
+    if (name[n + strspn(name + n, " \t")] == '=') return true;
+  }
+  return false;
+}
+
+/* Reads the graph of --graph, once: it may be a pipe. */
+static mr_err_t read_own_graph(const mr_args_t *a, given_t *in, mr_diag_t *diag) {
+  const char *file = mr_args_text(a, "--graph");
+  return !file || in->own ? MR_OK : mr_graph_text(file, &in->own, &in->origin, diag);
+}
+
+/* Finds the folder of the run.  run=DIR, the variable that graphs name it by, says the same as
+   --run-dir DIR; in a graph without that variable it may be a stage's setting. */
+static mr_err_t find_run_folder(const mr_args_t *a, given_t *in, mr_diag_t *diag) {
+  bool is_run[MR_WORDS_MAX] = {0};
+  in->folder = mr_args_text(a, "--run-dir");
+  if (!given_setting(in, "run")) return MR_OK;
+  MR_TRY(read_own_graph(a, in, diag));
+  if (in->own && !strstr(in->own, "$run") && !lets_variable(in->own, "run")) return MR_OK;
+  if (mr_args_text(a, "--fast-dev-run"))
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "--fast-dev-run: its folder is removed at the end; want no run=");
+  for (int i = 0; i < in->n; i++) {
+    if (strncmp(in->word[i], "run=", 4)) continue;
+    const char *folder = in->word[i] + 4;
+    is_run[i] = true;
+    if (in->folder && strcmp(in->folder, folder))
+      return mr_fail(diag, MR_ERR_USAGE,
+                     "train: the folder of the run is given twice, as %.300s and as run=%.300s",
+                     in->folder, folder);
+    in->folder = folder;
+  }
+  drop_words(in, is_run);
+  return MR_OK;
+}
+
 /* Reads the words.  A graph of the user's own takes the place as its variable `data`. */
 static mr_err_t train_read_words(const mr_args_t *a, given_t *in, mr_diag_t *diag) {
   const char *resume = mr_args_text(a, "--resume");
@@ -218,7 +267,7 @@ static mr_err_t train_read_words(const mr_args_t *a, given_t *in, mr_diag_t *dia
     return mr_fail(diag, MR_ERR_USAGE,
                    "train: %s: a resumed run keeps its data; --data PATH says where they are now",
                    path);
-  return MR_OK;
+  return find_run_folder(a, in, diag);
 }
 
 /* Chooses the graph for the data, unless there is one. */
@@ -243,15 +292,13 @@ static mr_err_t train_settings(const mr_args_t *a, const given_t *in, mr_run_dir
                                       "--fit",  "--threads", "--ordered", "--mesh"};
   MR_TRY(mr_device_named(a, diag));
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    const char *value = i            ? mr_args_text(a, known[i])
-                        : in->chosen ? NULL
-                                     : in->place,
-               *name = known[i] + 2;
+    const char *value = i ? mr_args_text(a, known[i]) : in->place, *name = known[i] + 2;
     char text[MR_RUN_PATH];
     if (!value) continue;
     if (given_setting(in, name))
       return mr_fail(diag, MR_ERR_USAGE, "train: %s is given twice, as %s and as %s=", name,
-                     known[i], name);
+                     i || mr_args_text(a, "--data") ? known[i] : value, name);
+    if (!i && in->chosen) continue; /* the graph has it */
     if (snprintf(text, sizeof text, "%s=%s", name, value) >= (int)sizeof text)
       return mr_fail(diag, MR_ERR_USAGE, "%s: the value is too long", known[i]);
     MR_TRY(mr_run_dir_set(r, text, diag));
@@ -273,22 +320,11 @@ static mr_err_t train_set_mesh(const mr_args_t *a, mr_run_dir_t *r, int processe
   return mr_run_dir_set(r, text, diag);
 }
 
-/* Whether a graph's text gives its variable `data` a value. */
-static bool lets_data(const char *text) {
-  for (const char *line = text; line; line = strchr(line, '\n')) {
-    line += strspn(line, "\n \t\r");
-    const char *name = line + 3 + strspn(line + (strncmp(line, "let", 3) ? 0 : 3), " \t");
-    if (strncmp(line, "let", 3) || name == line + 3 || strncmp(name, "data", 4)) continue;
-    if (name[4 + strspn(name + 4, " \t")] == '=') return true;
-  }
-  return false;
-}
-
 /* The default graph without a setting of data, or a user's that leaves it open: CIFAR-10 if the
    default folder exists, else synthetic pictures. */
 static mr_err_t train_choose_data(bool own, mr_run_dir_t *r, mr_diag_t *diag) {
   if (mr_run_dir_get(r, "data") || !strstr(r->graph, "$data")) return MR_OK;
-  if (own && lets_data(r->graph)) return MR_OK;
+  if (own && lets_variable(r->graph, "data")) return MR_OK;
   char text[64];
   const mr_stage_def_t *synthetic = mr_registry_role(mr_all_stages(), MR_ROLE_SYNTHETIC);
   snprintf(text, sizeof text, "data=%s",
@@ -297,22 +333,21 @@ static mr_err_t train_choose_data(bool own, mr_run_dir_t *r, mr_diag_t *diag) {
 }
 
 /* Prepares a new run.  Sets *begun once the folder is this run's, to be undone on failure. */
-static mr_err_t prepare_new(const mr_args_t *a, const given_t *in, const char *dir, mr_run_dir_t *r,
+static mr_err_t prepare_new(const mr_args_t *a, given_t *in, const char *dir, mr_run_dir_t *r,
                             int processes, bool *begun, mr_diag_t *diag) {
-  const char *file = mr_args_text(a, "--graph"), *origin;
   MR_TRY(mr_run_dir_new(r, dir, diag));
   *begun = true;
-  if (file) MR_TRY(mr_graph_text(file, &r->graph, &origin, diag));
+  MR_TRY(read_own_graph(a, in, diag));
   snprintf(r->origin, sizeof r->origin, "%s",
-           file         ? origin
+           in->own      ? in->origin
            : in->chosen ? "chosen graph"
                         : "default graph");
-  if (!file && !(r->graph = strdup(in->chosen ? in->chosen : mr_default_graph)))
+  if (!(r->graph = strdup(in->own ? in->own : in->chosen ? in->chosen : mr_default_graph)))
     return mr_no_memory(diag, "the graph");
   MR_TRY(train_settings(a, in, r, diag));
   MR_TRY(train_set_mesh(a, r, processes, diag));
   MR_TRY(mr_faces_add(a, r, diag));
-  MR_TRY(train_choose_data(file || in->chosen, r, diag));
+  MR_TRY(train_choose_data(in->own || in->chosen, r, diag));
   return mr_limit_set(a, r, diag);
 }
 
@@ -362,7 +397,7 @@ static mr_err_t prepare_resume(const mr_args_t *a, const given_t *in, mr_run_dir
                                int processes, resume_t *was, mr_diag_t *diag) {
   if (mr_args_text(a, "--graph") && !*mr_args_text(a, "--resume"))
     return mr_fail(diag, MR_ERR_USAGE, "--graph: a resumed run keeps its own graph");
-  MR_TRY(mr_run_dir_open(r, mr_args_text(a, "--run-dir"), diag));
+  MR_TRY(mr_run_dir_open(r, in->folder, diag));
   was->n_kept = r->n_settings;
   MR_TRY(mr_run_dir_resume_point(r, &was->at, diag));
   MR_TRY(read_history(r, was, diag));
@@ -604,14 +639,11 @@ static void forget_settings(mr_run_dir_t *r, resume_t *was) {
 
 /* Prints the text that would run, with the settings that the command line adds. */
 static int print_graph(const mr_args_t *a, given_t *in, mr_diag_t *diag) {
-  const char *file = mr_args_text(a, "--graph"), *origin;
-  char *own = NULL;
   if (mr_args_text(a, "--resume"))
     return mr_fail(diag, MR_ERR_USAGE, "--print-graph: a resumed run's graph is its graph.mr");
   MR_TRY(choose_graph_of(a, in, diag));
-  if (file) MR_TRY(mr_graph_text(file, &own, &origin, diag));
-  fputs(own ? own : in->chosen ? in->chosen : mr_default_graph, stdout);
-  free(own);
+  MR_TRY(read_own_graph(a, in, diag));
+  fputs(in->own ? in->own : in->chosen ? in->chosen : mr_default_graph, stdout);
   return 0;
 }
 
@@ -626,8 +658,8 @@ static int prepare_and_run(train_run_t *t, mr_diag_t *diag) {
   if (prepared >= 0 && !t->follows && t->resumes)
     prepared = prepare_resume(a, &t->in, &t->dir, processes, &t->was, diag);
   if (prepared >= 0 && !t->follows && !t->resumes)
-    prepared = prepare_new(a, &t->in, *t->dev ? t->dev : mr_args_text(a, "--run-dir"), &t->dir,
-                           processes, &begun, diag);
+    prepared =
+        prepare_new(a, &t->in, *t->dev ? t->dev : t->in.folder, &t->dir, processes, &begun, diag);
   bool ready = prepared >= 0;
   int e = mr_train_job_agree(t->job, prepared, NULL, diag);
   if (e >= 0) e = run_training(t, diag);
@@ -655,13 +687,14 @@ static int train_with(train_run_t *t, mr_diag_t *diag) {
 static int train_run(const mr_args_t *a, mr_diag_t *diag) {
   train_run_t t = {.args = a};
   mr_writes_fail();
-  MR_TRY(find_resumes(a, &t.resumes, diag));
   MR_TRY(train_check_flags(a, diag));
   const char *resume = mr_args_text(a, "--resume");
   MR_TRY(mr_limit_check(a, resume && !*resume, diag));
-  MR_TRY(train_read_words(a, &t.in, diag));
-  int e = mr_args_text(a, "--print-graph") ? print_graph(a, &t.in, diag) : train_with(&t, diag);
-  free(t.in.chosen);
+  int e = train_read_words(a, &t.in, diag);
+  if (e >= 0) e = find_resumes(a, t.in.folder, &t.resumes, diag);
+  if (e >= 0)
+    e = mr_args_text(a, "--print-graph") ? print_graph(a, &t.in, diag) : train_with(&t, diag);
+  free(t.in.chosen), free(t.in.own);
   return e;
 }
 

@@ -213,8 +213,8 @@ static mr_err_t load_tensor(const mr_safetensors_t *f, const char *path, const c
   return MR_OK;
 }
 
-static mr_err_t state_find_model(const mr_safetensors_t *f, const char *path, const char **text,
-                                 mr_diag_t *diag) {
+mr_err_t mr__state_find_model(const mr_safetensors_t *f, const char *path, const char **text,
+                              mr_diag_t *diag) {
   *text = mr_safetensors_meta(f, "millrace.model");
   if (*text) return MR_OK;
   return mr_fail(
@@ -230,7 +230,7 @@ static mr_err_t load_number(const mr_safetensors_t *f, const char *path, const c
   char name[64], *end = NULL;
   snprintf(name, sizeof name, "millrace.%s", word);
   const char *text = mr_safetensors_meta(f, name), *model;
-  if (!text) MR_TRY(state_find_model(f, path, &model, diag));
+  if (!text) MR_TRY(mr__state_find_model(f, path, &model, diag));
   *out = text ? strtoull(text, &end, base) : 0;
   if (!text || end == text || *end || text[0] == '-' || (base == 10 && *out >> 62))
     return mr_fail(diag, MR_ERR_DATA, "%s: metadata %s is %s, want a whole number", path, name,
@@ -392,7 +392,7 @@ mr_err_t mr_train_state_model(const char *path, char *text, mr_diag_t *diag) {
   mr_safetensors_t *f = NULL;
   const char *model;
   MR_TRY(mr_safetensors_open(path, &f, diag));
-  mr_err_t e = state_find_model(f, path, &model, diag);
+  mr_err_t e = mr__state_find_model(f, path, &model, diag);
   if (e >= 0 && strlen(model) >= MR_MODEL_TEXT)
     e = mr_fail(diag, MR_ERR_DATA, "%s: metadata millrace.model has %zu bytes, want at most %d",
                 path, strlen(model), MR_MODEL_TEXT - 1);
@@ -404,7 +404,7 @@ mr_err_t mr_train_state_model(const char *path, char *text, mr_diag_t *diag) {
 static mr_err_t check_model(const mr_safetensors_t *f, const char *path, const char *want,
                             mr_diag_t *diag) {
   const char *model;
-  MR_TRY(state_find_model(f, path, &model, diag));
+  MR_TRY(mr__state_find_model(f, path, &model, diag));
   if (strcmp(model, want))
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: a checkpoint of another model: it holds \"%s\", the graph says \"%s\"",

@@ -25,6 +25,11 @@ mr__state_sets_t mr__state_groups_of(const mr_params_t *params, const char *opti
 /* The oldest version that has these groups in one file. */
 int mr__state_version(const mr__state_sets_t *g);
 
+/* The description of the model that a checkpoint holds, which lives as long as f.  MR_ERR_DATA for
+   a file that is none, with what such a file is good for. */
+mr_err_t mr__state_find_model(const mr_safetensors_t *f, const char *path, const char **text,
+                              mr_diag_t *diag);
+
 /* Whether the slices of ranks have a share of this set each. */
 bool mr__state_is_sliced(const mr_train_progress_t *p, const mr_param_set_t *set);
 

@@ -157,10 +157,8 @@ mr_err_t mr_train_state_merge(const char *path, int fd, const char *to, int *sli
                               mr_diag_t *diag) {
   mr_safetensors_t *f = NULL;
   MR_TRY(mr_safetensors_open(path, &f, diag));
-  mr_err_t e = MR_OK;
-  if (!mr_safetensors_meta(f, "millrace.model"))
-    e = mr_fail(diag, MR_ERR_DATA,
-                "%s: not a checkpoint of train-step: metadata millrace.model is missing", path);
+  const char *model;
+  mr_err_t e = mr__state_find_model(f, path, &model, diag);
   if (e >= 0) e = merge_open(f, fd, to, diag);
   if (slices) *slices = mr_safetensors_files(f) - 1;
   mr_safetensors_close(f);

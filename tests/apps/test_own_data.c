@@ -170,6 +170,8 @@ static void data_that_could_mean_several_things_need_a_setting(void **state) {
   expect(1, "no/such: cannot be read");
   RUN(&p, "train", "photos", "--data", "photos");
   expect(2, "data are given twice");
+  RUN(&p, "train", "photos", "data=archives");
+  expect(2, "data is given twice, as photos and as data=");
   RUN(&p, "train", "photos", "photos");
   expect(2, "photos is a folder, expected NAME=VALUE: data are named once");
 }

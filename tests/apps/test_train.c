@@ -217,6 +217,37 @@ static void the_data_of_ones_own_graph_are_kept(void **state) {
   assert_int_equal(chdir(here), 0);
 }
 
+/* run=, by which graphs name the folder of their run, is where the run lies. */
+static void the_variable_run_is_the_folder_of_the_run(void **state) {
+  char run[112], other[112], path[128];
+  snprintf(run, sizeof run, "run=%s", a);
+  snprintf(other, sizeof other, "run=%s", b);
+  snprintf(path, sizeof path, "%s/checkpoints/latest", a);
+  RUN(&p, "train", "--graph", file, run, "--steps", "2");
+  assert_int_equal(p.status, 0);
+  assert_int_equal(access(path, F_OK), 0);
+  RUN(&p, "train", "--graph", file, run, "--resume=auto", "--steps", "3");
+  if (p.status || !strstr(p.out, "resumed at step 2")) fail_msg("%s%s", p.err, p.out);
+  RUN(&p, "train", run, "--resume", "--steps", "4");
+  if (p.status || !strstr(p.out, "resumed at step 3")) fail_msg("%s%s", p.err, p.out);
+  RUN(&p, "train", "--graph", file, other, "--run-dir", a);
+  expect(2, "the folder of the run is given twice");
+  RUN(&p, "train", "--graph", file, other, "--fast-dev-run");
+  expect(2, "want no run=");
+  RUN(&p, "batch", a, "--step", "1", other);
+  expect(2, "the graph is that of the run in ");
+  RUN(&p, "eval", a, other);
+  expect(2, "the graph is that of the run in ");
+  snprintf(path, sizeof path, "%s/one.npz", dir);
+  RUN(&p, "batch", a, "--step", "1", run, "--out", path);
+  if (p.status) fail_msg("%s", p.err);
+  const char without[] = "synthetic n=64 ! batch 8 ! train-step model=mlp name=t\n";
+  assert_int_equal(mr_write_file(file, without, sizeof without - 1, NULL), MR_OK);
+  RUN(&p, "train", "--graph", file, other, "--run-dir", b);
+  expect(2, "run=: neither a variable of the graph nor a setting of a stage");
+  assert_int_equal(access(b, F_OK), -1);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -227,6 +258,7 @@ int main(void) {
       CASE(bad_input_gets_one_sentence),
       CASE(a_run_of_no_step_says_why),
       CASE(the_data_of_ones_own_graph_are_kept),
+      CASE(the_variable_run_is_the_folder_of_the_run),
       CASE(many_classes_are_trained_and_tested_without_a_matrix),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
