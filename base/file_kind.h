@@ -12,8 +12,10 @@ typedef struct mr_file_kind {
   const char *what;    /* "a Parquet file"; of a packed one "packed by gzip" */
   const char *packer;  /* "gzip"; NULL: it is not packed */
   const char *unpack;  /* the program that unpacks it, "gunzip"; NULL: it is not packed */
-  const char *instead; /* what to do whatever was wanted: "unpack it first (gunzip)"; NULL: that
-                          depends on what was wanted */
+  const char *instead; /* what to do whatever was wanted: "unpack it first (gunzip)", "stage tar
+                          reads it"; NULL: that depends on what was wanted */
+  const char *usual;   /* of these: what to do where the caller knows nothing better, "write it as
+                          CSV (pandas: to_csv), which stage table reads"; NULL: nothing is */
 } mr_file_kind_t;
 
 /* Returns the kind of a file that begins with bytes[n], a static text, or NULL for any other kind
@@ -29,11 +31,14 @@ const mr_file_kind_t *mr_file_kind_sure(const void *bytes, size_t n);
    something else, or too few bytes to tell.  For readers of files that are no text. */
 const char *mr_file_described(const void *bytes, size_t n);
 
-enum { MR_FILE_LOOK = 256 /* bytes of a file that are enough for both */ };
+enum {
+  MR_FILE_LOOK = 512, /* bytes of a file that are enough for all of these */
+  MR_FILE_HINT = 200  /* and of a sentence's end */
+};
 
-/* Writes the end of a sentence that refuses such a file into the caller's text[size], size > 0: ";
-   it is a Parquet file", "; it is packed by gzip: unpack it first (gunzip)"; "" if it is not
-   described. Returns text. */
+/* Writes the end of a sentence that refuses such a file into the caller's text[size], size > 0,
+   MR_FILE_HINT for all of it: "; it is an .npy file: stage npy reads it", "; it is packed by gzip:
+   unpack it first (gunzip)"; "" if it is not described. Returns text. */
 const char *mr_file_kind_hint(const void *bytes, size_t n, char *text, size_t size);
 /* The same of the file at path; "" too if it is no regular file that can be read. */
 const char *mr_file_hint(const char *path, char *text, size_t size);

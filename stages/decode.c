@@ -96,7 +96,7 @@ static mr_err_t black_part(const mr_picture_t *p, mr_box_t box, mr_part_t *out) 
 static mr_err_t decode_which(mr_stage_t *s, const uint8_t *bytes, size_t n, int *which) {
   for (*which = 0; *which < DECODERS; ++*which)
     if (decoders[*which]->is(bytes, n)) break;
-  char hint[120];
+  char hint[MR_FILE_HINT];
   if (*which == DECODERS)
     return mr_stage_fail(
         s, MR_ERR_DATA, "a file of %zu bytes is neither JPEG, PNG nor WebP%s", n,

@@ -279,7 +279,7 @@ static mr_err_t recognise_in(const char *folder, const listing_t *l, mr_kind_t w
 }
 
 static mr_err_t fail_unknown(const char *path, mr_diag_t *diag) {
-  char hint[120] = "";
+  char hint[MR_FILE_HINT] = "";
   bool folder = is_data_folder(path), flat = folder && holds_pictures(path, false);
   if (!folder) mr_file_hint(path, hint, sizeof hint);
   return mr_fail(

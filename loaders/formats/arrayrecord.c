@@ -18,6 +18,7 @@ static mr_err_t arrayrecord_unpack(const mr_shard_source_t *t, const mr_shard_by
 }
 
 static const mr_shard_kind_t arrayrecord_kind = {.name = "arrayrecord",
+                                                 .own = "an ArrayRecord",
                                                  .index = "arrayrecord/3",
                                                  .scan = mr_arrayrecord_scan,
                                                  .group = mr_riegeli_group,

@@ -294,6 +294,7 @@ static mr_err_t beton_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_di
 }
 
 static const mr_shard_kind_t beton_kind = {.name = "beton",
+                                           .own = "an FFCV file",
                                            .index = "beton/2",
                                            .scan = beton_scan,
                                            .settle = mr__typed_settle,

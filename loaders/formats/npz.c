@@ -266,7 +266,7 @@ static void npz_close(mr_stage_t *s) {
 }
 
 static const mr_shard_kind_t npz_kind = {.name = "npz",
-                                         .own = "a zip file",
+                                         .own = "an .npz file",
                                          .scan = npz_scan,
                                          .settle = npz_settle,
                                          .unpack = npz_unpack};

@@ -142,6 +142,7 @@ static mr_err_t safetensors_scan(mr_shard_file_t *file, mr_shard_draft_t *draft,
 }
 
 static const mr_shard_kind_t safetensors_kind = {.name = "safetensors",
+                                                 .own = "a safetensors file",
                                                  .scan = safetensors_scan,
                                                  .settle = mr__typed_settle,
                                                  .unpack = mr__typed_unpack};

@@ -407,6 +407,10 @@ static char choose_separator(const char *row, size_t n) {
   return choice[best];
 }
 
+static bool is_control(char c) {
+  return ((unsigned char)c < ' ' && (c < '\t' || c > '\r')) || c == 0x7F;
+}
+
 /* Refuses by name what is no CSV file. */
 static mr_err_t check_is_table(table_scan_t *t, const char *p, int64_t n) {
   static const struct {
@@ -415,10 +419,7 @@ static mr_err_t check_is_table(table_scan_t *t, const char *p, int64_t n) {
   } other[] = {{"\xFF\xFE\0\0", "UTF-32 text: iconv -f UTF-32 -t UTF-8 makes UTF-8 of it", 4},
                {"\0\0\xFE\xFF", "UTF-32 text: iconv -f UTF-32 -t UTF-8 makes UTF-8 of it", 4},
                {"\xFF\xFE", "UTF-16 text: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it", 2},
-               {"\xFE\xFF", "UTF-16 text: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it", 2},
-               {"\xFF\xFF\xFF\xFF", "an Arrow stream: write it as CSV (pandas: to_csv)", 4},
-               {"{\"", "JSON lines: write them as CSV (pandas: to_csv)", 2},
-               {"[{", "JSON: write it as CSV (pandas: to_csv)", 2}};
+               {"\xFE\xFF", "UTF-16 text: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it", 2}};
   const mr_file_kind_t *kind = mr_file_kind_sure(p, (size_t)n);
   if (kind)
     return TABLE_FAULT(t, "%s: is no CSV file but %s: %s", t->file->path, kind->what,
@@ -426,11 +427,25 @@ static mr_err_t check_is_table(table_scan_t *t, const char *p, int64_t n) {
   for (size_t i = 0; i < sizeof other / sizeof *other; i++)
     if (n >= other[i].n && !memcmp(p, other[i].mark, (size_t)other[i].n))
       return TABLE_FAULT(t, "%s: is no CSV file but %s", t->file->path, other[i].what);
+  const char *what = mr_file_described(p, n < MR_FILE_LOOK ? (size_t)n : MR_FILE_LOOK);
+  if (n >= 2 && (!memcmp(p, "{\"", 2) || !memcmp(p, "[{", 2))) {
+    if (!what || strncmp(what, "JSON", 4) != 0) /* too short to tell */
+      what = *p == '{' ? "JSON lines" : "JSON";
+    return TABLE_FAULT(t, "%s: is no CSV file but %s: write it as CSV (pandas: to_csv)",
+                       t->file->path, what);
+  }
   if (n >= 4 && (!p[0] != !p[1]) && !p[0] == !p[2] && !p[1] == !p[3])
     return TABLE_FAULT(t,
                        "%s: is no CSV file but UTF-16 text: iconv -f UTF-16 -t UTF-8 makes "
                        "UTF-8 of it",
                        t->file->path);
+  for (int64_t i = 0; i < n && i < MR_FILE_LOOK; i++)
+    if (is_control(p[i]))
+      return TABLE_FAULT(t,
+                         "%s: is no CSV file: byte %" PRId64
+                         " is 0x%02x, which no text holds: "
+                         "write it as CSV (pandas: to_csv)",
+                         t->file->path, i, (unsigned)(unsigned char)p[i]);
   return MR_OK;
 }
 

@@ -433,6 +433,7 @@ static mr_err_t tar_unpack(const mr_shard_source_t *t, const mr_shard_bytes_t *p
 }
 
 static const mr_shard_kind_t kind = {.name = "tar",
+                                     .own = "a tar archive",
                                      .index = "tar/5",
                                      .scan = mr_tar_scan,
                                      .head = MR_TAR_HEAD,

@@ -322,9 +322,11 @@ static mr_err_t no_header(tar_t *t, const block_t *b) {
                      "%s: is compressed by %s, and compressed archives cannot be read at "
                      "random: unpack it with %s first",
                      t->path, kind->packer, kind->unpack);
-  if (kind)
+  if (kind) {
+    const char *instead = kind->instead ? kind->instead : kind->usual;
     return TAR_FAULT(t, "%s: is no tar archive but %s%s%s", t->path, kind->what,
-                     kind->instead ? ": " : "", kind->instead ? kind->instead : "");
+                     instead ? ": " : "", instead ? instead : "");
+  }
   return TAR_FAULT(t, "%s: no tar header at byte %" PRId64 ", or a damaged one", t->path, t->at);
 }
 

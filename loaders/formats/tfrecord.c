@@ -25,6 +25,7 @@ static mr_err_t tfrecord_unpack(const mr_shard_source_t *t, const mr_shard_bytes
 }
 
 static const mr_shard_kind_t tfrecord_kind = {.name = "tfrecord",
+                                              .own = "a TFRecord file",
                                               .index = "tfrecord/5",
                                               .scan = mr_tfrecord_scan,
                                               .settle = tfrecord_settle,

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/crc32c.h"
 #include "base/file_kind.h"
 #include "base/machine.h"
 #include "base/npy.h"
@@ -141,122 +140,19 @@ static bool is_text(const uint8_t *p, size_t n) {
   return true;
 }
 
-static uint64_t bits_at(const uint8_t *p) {
-  uint64_t v = 0;
-  for (int i = 7; i >= 0; i--) v = v << 8 | p[i];
-  return v;
-}
-
-/* ---- files of other programs ---- */
-
-/* Each looks at what must follow its mark: ids may happen to be the letters of a short one.  p has
-   the first n bytes of `size`. */
-typedef bool sure_fn(const uint8_t *p, size_t n, uint64_t size);
-
-/* The length of the header, which fits into the file, and the header, which is text. */
-static bool is_safetensors(const uint8_t *p, size_t n, uint64_t size) {
-  enum { LEAST = 16 }; /* {"a":{"dtype": .. */
-  uint64_t length = bits_at(p);
-  if (length < LEAST || length > size - 8) return false;
-  size_t end = length < n - 8 ? 8 + (size_t)length : n;
-  for (size_t i = 8; i < end; i++)
-    if (p[i] < ' ' && p[i] != '\n' && p[i] != '\r' && p[i] != '\t') return false;
-  return true;
-}
-
-/* The sum of the bytes of the first header, in octal. */
-static bool is_tar(const uint8_t *p, size_t n, uint64_t size) {
-  enum { HEADER = 512, SUM = 148, SUM_BYTES = 8 };
-  unsigned sum = SUM_BYTES * ' ', said = 0;
-  if (n < HEADER) return false;
-  for (size_t i = 0; i < HEADER; i++) sum += i < SUM || i >= SUM + SUM_BYTES ? p[i] : 0;
-  for (size_t i = SUM; i < SUM + SUM_BYTES; i++)
-    if (p[i] >= '0' && p[i] <= '7') said = 8 * said + p[i] - '0';
-  return said == sum;
-}
-
-/* The version, and two counts of 64 bits. */
-static bool is_gguf(const uint8_t *p, size_t n, uint64_t size) {
-  return n >= 24 && (bits_at(p) >> 32 == 2 || bits_at(p) >> 32 == 3) && bits_at(p + 8) < size &&
-         bits_at(p + 16) < size;
-}
-
-static bool is_pdf(const uint8_t *p, size_t n, uint64_t size) {
-  return n >= 8 && (p[5] == '1' || p[5] == '2') && p[6] == '.' && p[7] >= '0' && p[7] <= '9';
-}
-
-static bool is_riff(const uint8_t *p, size_t n, uint64_t size) {
-  return n >= 12 &&
-         (!memcmp(p + 8, "WAVE", 4) || !memcmp(p + 8, "WEBP", 4) || !memcmp(p + 8, "AVI ", 4));
-}
-
-/* The size of the first box, a short one, and a brand of four letters. */
-static bool is_mp4(const uint8_t *p, size_t n, uint64_t size) {
-  if (n < 12 || p[0] || p[1] || p[2] || p[3] < 16 || p[3] % 4) return false;
-  for (int i = 8; i < 12; i++)
-    if (p[i] < ' ' || p[i] > '~') return false;
-  return true;
-}
-
-/* Marks that do not lie at the beginning, or of files that other sources here read. */
-static const struct {
-  size_t at, n;
-  const char *mark;
-  sure_fn *sure; /* NULL: the mark is long enough */
-  const char *what, *instead;
-} token_others[] = {
-    {0, 9, "MMIDIDX\0", NULL, "an index of Megatron-LM", "name the .bin beside it"},
-    {4, 6, "\0\0\0\0{\"", is_safetensors, "a safetensors file", "stage safetensors reads it"},
-    {257, 5, "ustar", is_tar, "a tar archive", "stage tar reads its members"},
-    {0, 4, "GGUF", is_gguf, "a model of llama.cpp", NULL},
-    {0, 5, "%PDF-", is_pdf, "a PDF", NULL},
-    {0, 4, "RIFF", is_riff, "a RIFF file, as WAV and WebP are", NULL},
-    {0, 14, "OggS\0\2\0\0\0\0\0\0\0", NULL, "an Ogg file", NULL},
-    {0, 8, "fLaC\0\0\0\x22", NULL, "a FLAC file", NULL},
-    {0, 8, "fLaC\x80\0\0\x22", NULL, "a FLAC file", NULL},
-    {4, 4, "ftyp", is_mp4, "an MP4 file", NULL},
-    {0, 7, "7z\xBC\xAF\x27\x1C", NULL, "packed by 7z", "unpack it first (7z x)"}};
-
-/* Whether the length of a first record, which fits into the file, is followed by its checksum, as
-   in TFRecord files. */
-static bool begins_tfrecord(const uint8_t *p, size_t n, uint64_t size) {
-  if (n < 16 || bits_at(p) > size - 16) return false;
-  uint32_t crc = p[8] | (uint32_t)p[9] << 8 | (uint32_t)p[10] << 16 | (uint32_t)p[11] << 24;
-  return crc == mr_crc32c_mask(mr_crc32c(p, 8));
-}
-
-/* What a file is, by its first bytes; NULL: ids, or text.  *instead: what to do; NULL: that depends
-   on what it holds. */
-static const char *name_other(const uint8_t *p, size_t n, uint64_t size, const char **instead) {
-  const mr_file_kind_t *kind = mr_file_kind_sure(p, n);
-  if (kind) {
-    *instead = kind->instead;
-    return kind->what;
-  }
-  for (size_t i = 0; i < sizeof token_others / sizeof *token_others; i++) {
-    if (n < token_others[i].at + token_others[i].n ||
-        memcmp(p + token_others[i].at, token_others[i].mark, token_others[i].n) != 0 ||
-        (token_others[i].sure && !token_others[i].sure(p, n, size)))
-      continue;
-    *instead = token_others[i].instead;
-    return token_others[i].what;
-  }
-  *instead = "stage tfrecord reads it";
-  return begins_tfrecord(p, n, size) ? "a TFRecord file" : NULL;
-}
-
 /* Refuses what is not a file of ids, by what its first bytes say.  dtype=u8 may be any bytes: of a
    file of another program, of which the first one is said, and text too. */
 static mr_err_t check_is_tokens(const mr_shard_t *s, const uint8_t *p, size_t n,
                                 const mr_token_files_conf_t *c, bool first, mr_diag_t *diag) {
-  const char *instead, *other = name_other(p, n, (uint64_t)s->id.size, &instead);
+  const mr_file_kind_t *kind = mr_file_kind_sure(p, n);
+  const char *other = kind ? kind->what : NULL;
   if (c->type == MR_TOKEN_U8) {
     if (other && first) mr_notice("%s: is %s: dtype=u8 takes each byte as a token", s->path, other);
     return MR_OK;
   }
   if (other)
     return mr_fail(diag, MR_ERR_DATA, "%s: holds no token ids but is %s: %s", s->path, other,
-                   instead ? instead : "save the ids with numpy.save");
+                   kind->instead ? kind->instead : "save the ids with numpy.save");
   const char *what = mr_file_described(p, n);
   if (what && !strncmp(what, "JSON", 4))
     return mr_fail(

@@ -56,13 +56,15 @@ static mr_shard_file_t scanned_file(const work_t *w, const mr_shard_t *shard, in
 /* Ends the sentence about a faulty file by what it is, unless that has been said or files of this
    source are so. */
 static void say_kind(mr_shard_file_t *file, const char *own, mr_diag_t *fault) {
-  char bytes[MR_FILE_LOOK], hint[120];
+  char bytes[MR_FILE_LOOK], hint[MR_FILE_HINT];
   size_t n = file->size < MR_FILE_LOOK ? (size_t)file->size : MR_FILE_LOOK,
          at = strlen(fault->text);
   mr_diag_t unsaid = {0};
   if (!n || mr_shard_file_read(file, 0, bytes, n, &unsaid) != MR_OK) return;
   const char *what = mr_file_described(bytes, n);
+  const mr_file_kind_t *kind = mr_file_kind(bytes, n);
   if (!what || (own && !strncmp(what, own, strlen(own))) || strstr(fault->text, what)) return;
+  if (kind && kind->packer && strstr(fault->text, "compressed by ")) return;
   snprintf(fault->text + at, sizeof fault->text - at, "%s",
            mr_file_kind_hint(bytes, n, hint, sizeof hint));
 }

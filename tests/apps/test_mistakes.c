@@ -285,8 +285,8 @@ static const struct {
      "graph:1:1: npy: zipped.npy: not an .npy file of format 1 to 3; it is packed by gzip: unpack "
      "it first (gunzip)"},
     {{"run", "npy images=arrays.npz labels=x ! batch 4 ! null"},
-     "graph:1:1: npy: arrays.npz: not an .npy file of format 1 to 3; it is a zip file, as .npz, "
-     "torch.save and spreadsheets are: save each array with numpy.save"},
+     "graph:1:1: npy: arrays.npz: not an .npy file of format 1 to 3; it is a zip file: unpack "
+     "it first (unzip)"},
     {{"run", "npy images=~/a.npy labels=x ! batch 4 ! null"},
      "graph:1:1: npy: ~/a.npy: cannot open: No such file or directory; \"~\" is not expanded here: "
      "write the whole path"},

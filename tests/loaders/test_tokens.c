@@ -401,16 +401,17 @@ static const struct {
 } others[OTHERS] = {
     {8 + 54, "\x36\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
      4, 6, "a safetensors file: stage safetensors reads it"},
-    {2, "a", 257, 5, "a tar archive: stage tar reads its members"},
-    {17, "MMIDIDX\0\0\1\0\0\0\0\0\0\0", 0, 7, "an index of Megatron-LM: name the .bin beside it"},
+    {2, "a", 257, 5, "a tar archive: stage tar reads it"},
+    {17, "MMIDIDX\0\0\1\0\0\0\0\0\0\0", 0, 7,
+     "an index of Megatron-LM: stage tokens reads the .bin"},
     {16,
      "\0\0\0\x18"
      "ftypmp42\0\0\0",
-     4, 4, "an MP4 file: save the ids with numpy.save"},
+     4, 4, "an MP4 film: no stage reads it"},
     {8, "7z\xBC\xAF\x27\x1C\0\4", 0, 6, "packed by 7z: unpack it first (7z x)"},
     {24, "GGUF\3\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0", 0, 4, "a model of llama.cpp"},
     {9, "%PDF-1.7\n", 0, 5, "a PDF"},
-    {16, "RIFF\x24\1\0\0WAVEfmt ", 0, 4, "a RIFF file"},
+    {16, "RIFF\x24\1\0\0WAVEfmt ", 0, 4, "a WAV file: no stage reads it"},
     {14, "OggS\0\2\0\0\0\0\0\0\0\0", 0, 4, "an Ogg file"},
     {8, "fLaC\0\0\0\x22", 0, 4, "a FLAC file"},
     {8, "fLaC\x80\0\0\x22", 0, 4, "a FLAC file"}};
