@@ -339,15 +339,15 @@ static bool follows_netcdf(const unsigned char *p, size_t n) {
   return n >= 12 && (p[3] == 1 || p[3] == 2 || p[3] == 5) && !p[4];
 }
 
-/* Rows whose mark alone does not tell kinds apart, or is too short to count alone, are `told` by
-   what follows, also of a file that is refused anyway. */
+/* Rows whose mark alone does not tell kinds apart, or is too short to count alone, are `always`
+   judged by what follows, also of a file that is refused anyway. */
 static const struct {
   size_t at;
   const char *mark;
   size_t n;
   mr_file_kind_t kind;
   follows_fn *follows; /* NULL: the mark is long enough */
-  bool told;
+  bool always;
 } known[] = {
     /* what stages here read */
     {MARK("\x93NUMPY"), READ_BY("an .npy file", "npy"), NULL, false},
@@ -458,7 +458,7 @@ static const mr_file_kind_t *find_kind(const void *bytes, size_t n, bool sure) {
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (n >= known[i].at + known[i].n &&
         !memcmp((const char *)bytes + known[i].at, known[i].mark, known[i].n) &&
-        ((!sure && !known[i].told) || !known[i].follows || known[i].follows(bytes, n)))
+        ((!sure && !known[i].always) || !known[i].follows || known[i].follows(bytes, n)))
       return &known[i].kind;
   return NULL;
 }
