@@ -226,7 +226,7 @@ def history(n):
 # axis, sizes, exponents allowed of memory, bytes read and instructions, and the most kB that one more may take
 AXES = [
     ('stages of records', records, (100, 200, 400, 800), 1.2, 1.2, 1.6, 400),
-    ('stages with threads', steps, (50, 100, 200, 400), 1.2, 1.2, 1.6, 400),
+    ('stages with threads', steps, (50, 100, 200, 400), 1.2, 1.2, 1.6, 100),
     ('stages without names', unnamed, (250, 500, 1000, 2000), 1.2, 1.2, 1.6, 100),
     ('processes', processes, (4, 8, 16, 32), 1.4, 2.2, None, 300),
     ('inputs of a mix', inputs, (500, 1000, 2000, 4000), 1.2, 1.2, 1.6, 30),

@@ -19,8 +19,9 @@
 
 struct mr_pool {
   _Alignas(64) _Atomic uint64_t head; /* tag << 32 | index, NONE when empty */
-  _Alignas(64) mr_buf_t *buf;         /* [n] */
+  _Alignas(64) mr_buf_t *buf;         /* [n], with next a mapping of rows_bytes */
   _Atomic uint32_t *next; /* [n] below in the stack (pool_below); relaxed, ordered by head */
+  size_t rows_bytes;
   uint32_t n;
   mr__slot_t slot;
   void *map;
@@ -173,6 +174,19 @@ static void *map_memory(mr_pool_t *p, bool shared) {
   return m;
 }
 
+/* The rows of a long chain's pools are many, and hardly any is used: malloc would write zeros to
+   them. */
+static bool map_rows(mr_pool_t *p, size_t n) {
+  size_t bufs = buffer_align64(n * sizeof *p->buf);
+  p->rows_bytes = bufs + n * sizeof *p->next + 64;
+  char *at = mmap(NULL, p->rows_bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) return false;
+  p->buf = (mr_buf_t *)(void *)at;
+  p->next = (_Atomic uint32_t *)(void *)(at + bufs);
+  return true;
+}
+
 static mr_pool_t *buffer_create(const mr_spec_t *spec, size_t n, bool shared) {
   mr__slot_t t = mr__slot_of(spec);
   if (n >= NONE || (n && t.bytes > SIZE_MAX / 2 / n)) return NULL;
@@ -181,10 +195,8 @@ static mr_pool_t *buffer_create(const mr_spec_t *spec, size_t n, bool shared) {
   memset(p, 0, sizeof *p);
   p->n = (uint32_t)n, p->slot = t;
   p->map_bytes = t.bytes && n ? t.bytes * n : 64;
-  p->buf = calloc(n ? n : 1, sizeof *p->buf);
-  p->next = calloc(n ? n : 1, sizeof *p->next);
   p->map = map_memory(p, shared);
-  if (!p->buf || !p->next || !p->map) return mr_pool_destroy(p), NULL;
+  if (!p->map || !map_rows(p, n)) return mr_pool_destroy(p), NULL;
   p->fini = spec->fini;
   atomic_init(&p->head, n ? 0 : (uint64_t)NONE);
   return p;
@@ -202,8 +214,7 @@ void mr_pool_destroy(mr_pool_t *p) {
   if (p->map) munmap(p->map, p->map_bytes);
   if (p->fd >= 0) close(p->fd);
   if (p->hooks.destroyed) p->hooks.destroyed(p->hooks.arg);
-  free(p->buf);
-  free((void *)p->next);
+  if (p->buf) munmap(p->buf, p->rows_bytes);
   free(p);
 }
 

@@ -127,7 +127,7 @@ static long memory_of(const char *graph) {
 
 /* Its own part of the graph, its queue and its share of the pools, and its thread's stack. */
 static void a_stage_with_a_thread_takes_as_much_memory_in_a_long_chain(void **state) {
-  enum { STAGE_KB = 400 };
+  enum { STAGE_KB = 100 };
   static const char first[] = "count n=2000 bytes=64", each[] = " ! identity name=i%d";
   long few = memory_of(long_graph(first, each, 50, " ! null\n"));
   long many = memory_of(long_graph(first, each, 250, " ! null\n"));

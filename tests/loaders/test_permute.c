@@ -6,6 +6,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 // clang-format on
+#include <pthread.h>
+#include <stdbool.h>
+
 #include "base/index_shuffle.h"
 #include "loaders/orders/sampler.h"
 
@@ -123,6 +126,32 @@ static void where_it_is_no_permutation_the_inverse_says_two_and_none(void **stat
     }
 }
 
+/* ---- threads ---- */
+
+static _Thread_local bool short_of_memory;
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size) {
+  return short_of_memory ? NULL : __real_calloc(n, size);
+}
+
+static void *ask_in_turn(void *lacks) {
+  short_of_memory = lacks != NULL;
+  for (uint32_t seed = 0; seed < 40; seed++)
+    for (uint64_t i = 0; i < 9; i++) check(i, 9 + seed % 3, seed / 3, seed % 2);
+  short_of_memory = false;
+  check(3, 11, 5, false);
+  return NULL;
+}
+
+/* Each thread keeps its own, and one that gets no memory for it finds the same. */
+static void threads_find_the_same_with_memory_and_without(void **state) {
+  pthread_t thread[16];
+  for (int k = 0; k < 16; k++)
+    assert_int_equal(pthread_create(&thread[k], NULL, ask_in_turn, k % 2 ? thread : NULL), 0);
+  for (int k = 0; k < 16; k++) assert_int_equal(pthread_join(thread[k], NULL), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(epochs_in_a_row_are_those_one_by_one),
@@ -132,6 +161,7 @@ int main(void) {
       cmocka_unit_test(two_orders_by_turns_keep_apart),
       cmocka_unit_test(the_inverse_of_each_length_and_seed_leads_back),
       cmocka_unit_test(where_it_is_no_permutation_the_inverse_says_two_and_none),
+      cmocka_unit_test(threads_find_the_same_with_memory_and_without),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
