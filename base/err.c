@@ -19,11 +19,13 @@ enum { NOTICE_MAX = 1024 };
 /* Cuts what is too long. */
 static void write_failure(mr_diag_t *d, mr_err_t code, const char *before, const char *fmt,
                           va_list ap, const char *after) {
-  char text[sizeof d->text] = "";
-  strcpy(text, before);
-  size_t n = strlen(text);
-  mr_vsnprintf(text + n, sizeof text - n, fmt, ap);
-  strncat(text, after, sizeof text - 1 - strlen(text));
+  char text[sizeof d->text];
+  size_t n = strlen(before);
+  memcpy(text, before, n);
+  int len = mr_vsnprintf(text + n, sizeof text - n, fmt, ap);
+  n = len < 0 ? n : n + (size_t)len < sizeof text ? n + (size_t)len : sizeof text - 1;
+  text[n] = 0;
+  strncat(text + n, after, sizeof text - 1 - n);
   d->code = code;
   mr_hide_access(text);
   mr_printable(text, d->text, sizeof d->text);
@@ -56,8 +58,9 @@ mr_err_t mr_diag_relay(mr_diag_t *d, mr_err_t e, const mr_diag_t *from) {
 }
 
 mr_err_t mr_diag_prefix(mr_diag_t *d, mr_err_t e, const mr_diag_t *from, const char *fmt, ...) {
-  char after[sizeof from->text + 2] = ": ";
+  char after[sizeof from->text + 2];
   if (e >= 0 || !d || d->code < 0) return e;
+  memcpy(after, ": ", sizeof ": ");
   va_list ap;
   va_start(ap, fmt);
   write_failure(d, e, "", fmt, ap, strcat(after, sentence_of(e, from)));

@@ -56,6 +56,22 @@ char *mr_printable_cell(const char *text, size_t most, char *to, size_t size) {
   return to;
 }
 
+/* A number at least as small as that of the first characters that are plain ASCII, of n: eight at
+   once, as a byte below ' ', of 0x7F or above sets its highest bit in one of three sums. */
+static size_t plain_at_first(const char *text, size_t n) {
+  const uint64_t each = UINT64_C(0x0101010101010101);
+  uint64_t x;
+  size_t i = 0;
+  for (; i + sizeof x <= n; i += sizeof x) {
+    memcpy(&x, text + i, sizeof x);
+    if ((x | (x - each * ' ') | (x + each)) & each * 0x80) break;
+  }
+  return i;
+}
+
 char *mr_printable(const char *text, char *to, size_t size) {
-  return mr_printable_cell(text, SIZE_MAX, to, size);
+  size_t n = plain_at_first(text, strnlen(text, size - 1));
+  memcpy(to, text, n);
+  mr_printable_cell(text + n, SIZE_MAX, to + n, size - n);
+  return to;
 }

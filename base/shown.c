@@ -49,7 +49,11 @@ static bool gives_access(const char *scheme, size_t n) {
 }
 
 void mr_hide_access(char *text) {
-  for (char *at = text; (at = strstr(at, "://"));) {
+  for (char *at = text; (at = strchr(at, ':'));) { /* many times as fast as strstr */
+    if (strncmp(at, "://", 3)) {
+      at++;
+      continue;
+    }
     char *scheme = at, *from = at + strlen("://");
     while (scheme > text && strchr(scheme_chars, scheme[-1])) scheme--;
     char *end = from + strcspn(from, " \t\n\"'");

@@ -213,7 +213,8 @@ struct mr_stage {
   const char **in_name;          /* [n_in] of the linked inputs: the definition's, or as the graph
                                     calls it; NULL: not linked */
   const char **in_from;          /* [n_in] the stages that lead to them; NULL: not linked */
-  mr_diag_t *diag;               /* where this stage's thread reports failures: mr_stage_fail */
+  mr_diag_t *diag;               /* where this stage's thread reports failures: mr_stage_fail; NULL
+                                    in a source's fetch whose bad records need no sentence */
   int64_t start_position;        /* where a resumed stream continues; set before open, else 0 */
   int64_t start_number;      /* number of the first buffer it gives, from 0; without a position the
                                 stage seeks there itself */
@@ -277,6 +278,13 @@ mr_err_t mr_stage_fail(mr_stage_t *s, mr_err_t code, const char *fmt, ...)
 mr_err_t mr_stage_relay(mr_stage_t *s, mr_err_t e, const mr_diag_t *from);
 mr_err_t mr_stage_no_memory(mr_stage_t *s, const char *what, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* What a call takes whose failure mr_stage_relay is to report: *why, emptied; NULL where s reports
+   none, so that no sentence is made in vain. */
+static inline mr_diag_t *mr_stage_why(const mr_stage_t *s, mr_diag_t *why) {
+  why->code = MR_OK, why->text[0] = 0;
+  return s->diag ? why : NULL;
+}
 
 MR_END_DECLS
 

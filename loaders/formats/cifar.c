@@ -172,8 +172,8 @@ static mr_err_t cifar_fetch(mr_stage_t *s, int worker, const int64_t *index, int
   mr_cifar_t *t = s->state;
   int64_t number[MR_BURST];
   uint8_t *record[MR_BURST];
-  mr_diag_t why = {0};
-  mr_err_t e = mr_store_fetch(t->store, worker, index, n, number, record, &why);
+  mr_diag_t why;
+  mr_err_t e = mr_store_fetch(t->store, worker, index, n, number, record, mr_stage_why(s, &why));
   if (e < 0) return mr_stage_relay(s, e, &why);
   for (int i = 0; i < n; i++) {
     out[i].field[MR_IMAGE].data = record[i] + t->kind->head;

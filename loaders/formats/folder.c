@@ -221,10 +221,10 @@ static mr_err_t folder_fetch(mr_stage_t *s, int worker, const int64_t *index, in
   int64_t number[MR_BURST] = {0};
   uint8_t *data[MR_BURST];
   size_t size[MR_BURST];
-  mr_diag_t why = {0};
+  mr_diag_t why, *diag = mr_stage_why(s, &why);
   for (int i = 0; i < n; i++) number[i] = mr__split_at(&t->split, index[i]);
-  mr_err_t e = t->remote ? mr_folder_remote_fetch(t->remote, worker, number, n, data, size, &why)
-                         : mr_files_fetch(t->files, worker, number, n, data, size, &why);
+  mr_err_t e = t->remote ? mr_folder_remote_fetch(t->remote, worker, number, n, data, size, diag)
+                         : mr_files_fetch(t->files, worker, number, n, data, size, diag);
   if (e < 0) return mr_stage_relay(s, e, &why);
   for (int i = 0; i < n; i++) {
     out[i].field[MR_IMAGE] = (mr_value_t){.data = data[i], .rows = (int64_t)size[i]};

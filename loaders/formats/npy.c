@@ -315,8 +315,8 @@ static mr_err_t fetch_columns(npy_t *t, int worker, const int64_t *index, int n,
 static mr_err_t npy_fetch(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out) {
   npy_t *t = s->state;
   int64_t number[MR_BURST];
-  mr_diag_t why = {0};
-  mr_err_t e = fetch_columns(t, worker, index, n, number, out, &why);
+  mr_diag_t why;
+  mr_err_t e = fetch_columns(t, worker, index, n, number, out, mr_stage_why(s, &why));
   if (e < 0) return mr_stage_relay(s, e, &why);
   for (int i = 0; i < n; i++) {
     out[i].key = (uint64_t)(number[i] + t->id_base);

@@ -326,10 +326,11 @@ static mr_err_t tokens_fetch(mr_stage_t *s, int worker, const int64_t *index, in
   for (int i = 0; t->way == WIDE && i < n; i++)
     touch_range(t, range_start(t, mr__split_at(&t->split, index[i])));
   for (int i = 0; i < n; i++) {
-    mr_diag_t why = {0};
+    mr_diag_t why;
     int64_t number = mr__split_at(&t->split, index[i]);
-    mr_err_t e = fetch_range(t, worker, number, &out[i], &why);
+    mr_err_t e = fetch_range(t, worker, number, &out[i], mr_stage_why(s, &why));
     if (e >= 0) continue;
+    if (!s->diag) return e;
     int file = mr_token_files_find(t->row, range_start(t, number));
     return mr_stage_fail(s, e, "%s: window %" PRId64 ": %s", t->row->shards->shard[file].path,
                          number, why.text);

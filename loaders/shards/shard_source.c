@@ -417,11 +417,11 @@ static mr_err_t shard_source_fetch(mr_stage_t *s, int worker, const int64_t *ind
   mr_shard_want_t want[MR_BURST * MR_SHARD_PARTS_READ];
   const mr_shard_want_t *next = want;
   int64_t number[MR_BURST];
-  mr_diag_t why = {0};
+  mr_diag_t why, *diag = mr_stage_why(s, &why);
   int k = list_parts(t, index, n, number, want);
-  mr_err_t e = t->groups ? mr_shard_groups_fetch(t->groups, t->reads, worker, want, k, &why)
-                         : mr_shard_reads_fetch(t->reads, worker, want, k, &why);
-  for (int i = 0; i < n && e >= 0; i++) e = unpack_record(t, number[i], &next, &out[i], &why);
+  mr_err_t e = t->groups ? mr_shard_groups_fetch(t->groups, t->reads, worker, want, k, diag)
+                         : mr_shard_reads_fetch(t->reads, worker, want, k, diag);
+  for (int i = 0; i < n && e >= 0; i++) e = unpack_record(t, number[i], &next, &out[i], diag);
   return mr_stage_relay(s, e, &why);
 }
 

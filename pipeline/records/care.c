@@ -1,19 +1,15 @@
-/* Bad and excluded records of a source: the settings, the list of bad records, the quarantine file
-   and the report.  care_fetch.c applies them around fetch. */
+/* Bad and excluded records of a source: the settings, the list of bad records and the report.
+   care_fetch.c applies them around fetch, quarantine.c has the file. */
 #include "pipeline/records/care_private.h"
 
 #include <assert.h>
-#include <cjson/cJSON.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/ledger.h"
-#include "base/xio.h"
 #include "pipeline/stage_source.h"
 
 mr_care_t *mr__care_of(const mr_stage_t *s) {
@@ -65,6 +61,11 @@ const bad_t *mr__care_bad(const struct mr__care *t, int64_t index) {
   return row && row->index >= 0 ? row : NULL;
 }
 
+void mr__care_ask_ahead(const struct mr__care *t, const int64_t *index, int n) {
+  for (int i = 0; i < n && t->cap; i++)
+    __builtin_prefetch(&t->bad[mr_hash_mix(0, (uint64_t)index[i]) & (uint64_t)(t->cap - 1)]);
+}
+
 /* Moves the rows to a table of twice the slots. */
 static bool bad_grow(struct mr__care *t) {
   int64_t cap = t->cap ? 2 * t->cap : 32;
@@ -86,110 +87,6 @@ mr_err_t mr__care_add(mr_stage_t *s, struct mr__care *t, bad_t row) {
   if (slot->index < 0) atomic_fetch_add_explicit(&t->n_bad, 1, memory_order_relaxed);
   *slot = row;
   return MR_OK;
-}
-
-/* ---- the quarantine file ---- */
-
-/* A whole number in all of its digits, which is also several times as fast as a double. */
-static void add_whole(cJSON *o, const char *name, uint64_t v) {
-  char text[24];
-  snprintf(text, sizeof text, "%" PRIu64, v);
-  cJSON_AddRawToObject(o, name, text);
-}
-
-mr_err_t mr__care_report_row(mr_stage_t *s, const struct mr__care *t, bad_t row,
-                             const char *reason) {
-  char path[MR_WHERE_MAX];
-  mr_where_t where = {.file = path, .offset = -1};
-  if (t->fd < 0) return MR_OK;
-  if (s->def->source->where) s->def->source->where(s, row.index, &where);
-  cJSON *o = cJSON_CreateObject();
-  cJSON_AddStringToObject(o, "source", s->name);
-  add_whole(o, "index", (uint64_t)row.index);
-  if (s->def->source->where) add_whole(o, "id", where.key);
-  if (where.offset >= 0) {
-    cJSON_AddStringToObject(o, "file", path);
-    add_whole(o, "offset", (uint64_t)where.offset);
-  }
-  cJSON_AddStringToObject(o, "reason", reason);
-  add_whole(o, "replacement", (uint64_t)row.other);
-  char *line = cJSON_PrintUnformatted(o);
-  cJSON_Delete(o);
-  if (!line) return mr_stage_no_memory(s, "a line of the quarantine file");
-  size_t n = strlen(line);
-  line[n] = '\n'; /* replaces the final NUL: the line is a single write */
-  mr_diag_t why = {0};
-  mr_err_t e = mr_write_all(t->fd, line, n + 1, mr__care_of(s)->file, &why);
-  cJSON_free(line);
-  return mr_stage_relay(s, e, &why);
-}
-
-static const char *name_without_folder(const char *path) {
-  const char *slash = path ? strrchr(path, '/') : NULL;
-  return slash ? slash + 1 : path;
-}
-
-/* Whether a line is of a record of this data set, and not of another one that a stage of the same
-   name has read: it has the id, the place and the name of the file that the record has now.  The
-   folder may be another one, because data sets are moved. */
-static bool is_line_of(mr_stage_t *s, const cJSON *line, int64_t index) {
-  char path[MR_WHERE_MAX] = "";
-  mr_where_t where = {.file = path, .offset = -1};
-  if (!s->def->source->where) return true;
-  s->def->source->where(s, index, &where);
-  const cJSON *id = cJSON_GetObjectItemCaseSensitive(line, "id");
-  const cJSON *offset = cJSON_GetObjectItemCaseSensitive(line, "offset");
-  const char *file = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(line, "file"));
-  if (cJSON_IsNumber(id) && id->valuedouble != (double)where.key) return false;
-  if (where.offset < 0 || !file || !cJSON_IsNumber(offset)) return where.offset < 0 && !file;
-  return offset->valuedouble == (double)where.offset &&
-         !strcmp(name_without_folder(file), name_without_folder(path));
-}
-
-/* Records that an earlier start of this run quarantined stay replaced by the same others, so that
-   the order of the resumed stream is the same. */
-static mr_err_t remember_line(mr_stage_t *s, struct mr__care *t, const char *line, size_t n) {
-  cJSON *o = cJSON_ParseWithLength(line, n);
-  const char *source = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, "source"));
-  const cJSON *index = cJSON_GetObjectItemCaseSensitive(o, "index");
-  const cJSON *other = cJSON_GetObjectItemCaseSensitive(o, "replacement");
-  double most = (double)s->out_spec[0].n_records;
-  mr_err_t e = MR_OK;
-  if (source && !strcmp(source, s->name) && cJSON_IsNumber(index) && cJSON_IsNumber(other) &&
-      index->valuedouble >= 0 && index->valuedouble < most && other->valuedouble >= 0 &&
-      other->valuedouble < most && is_line_of(s, o, (int64_t)index->valuedouble))
-    e = mr__care_add(s, t, (bad_t){(int64_t)index->valuedouble, (int64_t)other->valuedouble});
-  cJSON_Delete(o);
-  return e;
-}
-
-/* Reads the file line by line, whatever its length; a last line that a kill has cut does not
-   count. */
-static mr_err_t remember_quarantine(mr_stage_t *s, struct mr__care *t, const char *path) {
-  FILE *f = mr_open_regular(path);
-  char *line = NULL;
-  size_t room = 0;
-  mr_err_t e = MR_OK;
-  if (!f && errno == ENOENT) return MR_OK;
-  if (!f)
-    return mr_stage_fail(s, MR_ERR_IO, "quarantine=%s: cannot be read: %s", path,
-                         mr_open_reason(errno));
-  for (ssize_t n; e >= 0 && (n = mr_read_line(f, MR_LINE_MOST, &line, &room)) >= 0;)
-    if (n && line[n - 1] == '\n') e = remember_line(s, t, line, (size_t)n - 1);
-  if (e >= 0 && !feof(f))
-    e = mr_stage_fail(s, MR_ERR_IO, "quarantine=%s: cannot be read: %s", path, strerror(errno));
-  free(line);
-  fclose(f);
-  return e;
-}
-
-static mr_err_t open_quarantine(mr_stage_t *s, struct mr__care *t) {
-  const char *path = mr__care_of(s)->file;
-  MR_TRY(remember_quarantine(s, t, path));
-  t->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  return t->fd >= 0 ? MR_OK
-                    : mr_stage_fail(s, MR_ERR_IO, "quarantine=%s: cannot be written: %s", path,
-                                    strerror(errno));
 }
 
 /* ---- life ---- */
@@ -221,12 +118,12 @@ mr_err_t mr__care_open(mr_stage_t *s) {
   struct mr__care *t = c->rt = calloc(1, sizeof *t);
   if (!t) return mr_stage_no_memory(s, "the list of bad records");
   pthread_mutex_init(&t->lock, NULL);
-  t->fd = -1;
+  t->quarantine.fd = -1;
   parse_policy(c->on_bad, &t->replaces, &t->most);
   if (mr_ranges_parse(&t->skip, c->skip, &why) < 0)
     return mr_diag_prefix(s->diag, why.code, &why, "%s: setting skip-records", s->name);
   if (!care_make_room(s, t)) return mr_stage_no_memory(s, "the list of bad records");
-  return t->most >= 0 ? open_quarantine(s, t) : MR_OK;
+  return t->most >= 0 ? mr__quarantine_open(s, t) : MR_OK;
 }
 
 /* The counts move to the state, for the report. */
@@ -237,7 +134,7 @@ void mr__care_close(mr_stage_t *s) {
   c->n_skipped = atomic_load_explicit(&t->n_skipped, memory_order_relaxed);
   c->n_replaced = atomic_load_explicit(&t->n_replaced, memory_order_relaxed);
   c->n_bad = mr__care_n_bad(t);
-  if (t->fd >= 0) close(t->fd);
+  mr__quarantine_close(&t->quarantine);
   mr_ranges_fini(&t->skip);
   pthread_mutex_destroy(&t->lock);
   free(t->zero), free(t->room), free(t->bad), free(t);

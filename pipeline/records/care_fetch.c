@@ -12,15 +12,28 @@ enum { TRIES = 64 };
 
 static bool is_bad(mr_err_t e) { return e == MR_ERR_DATA || e == MR_ERR_IO; }
 
-/* A fetch whose failure goes to why. */
-static mr_err_t fetch_apart(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *rec,
-                            mr_diag_t *why) {
+static mr_err_t fetch_into(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *rec,
+                           mr_diag_t *why) {
   mr_diag_t *diag = s->diag;
-  *why = (mr_diag_t){0};
   s->diag = why;
   mr_err_t e = s->def->source->fetch(s, worker, index, n, rec);
   s->diag = diag;
   return e;
+}
+
+/* A fetch whose failure goes to why. */
+static mr_err_t fetch_apart(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *rec,
+                            mr_diag_t *why) {
+  why->code = MR_OK, why->text[0] = 0; /* its other bytes are many, and no caller reads them */
+  return fetch_into(s, worker, index, n, rec, why);
+}
+
+/* The same where no caller reads what is said of a bad record, which takes longer than its fetch:
+   only another failure has its sentence in why. */
+static mr_err_t fetch_quietly(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *rec,
+                              mr_diag_t *why) {
+  mr_err_t e = fetch_into(s, worker, index, n, rec, NULL);
+  return e >= 0 || is_bad(e) ? e : fetch_apart(s, worker, index, n, rec, why);
 }
 
 bool mr_care_leaves_out(const mr_stage_t *s, uint64_t key) {
@@ -62,7 +75,7 @@ static mr_err_t find_other(mr_stage_t *s, struct mr__care *t, int worker, int64_
     h = mr_hash_mix(h, (uint64_t)k);
     *other = (int64_t)(h % n);
     if (*other == index || mr__care_bad(t, *other) || is_skipped(s, t, *other)) continue;
-    mr_err_t e = fetch_apart(s, worker, other, 1, &rec, &why);
+    mr_err_t e = fetch_quietly(s, worker, other, 1, &rec, &why);
     if (!is_bad(e)) return mr_diag_relay(s->diag, e, &why);
   }
   char path[MR_WHERE_MAX];
@@ -81,7 +94,7 @@ static mr_err_t note_bad(mr_stage_t *s, struct mr__care *t, int worker, int64_t 
     return mr_stage_fail(s, MR_ERR_DATA, "more than %lld bad record%s (on-bad): %s",
                          (long long)t->most, t->most == 1 ? "" : "s", sentence);
   MR_TRY(find_other(s, t, worker, index, &row.other));
-  MR_TRY(mr__care_report_row(s, t, row, sentence));
+  MR_TRY(mr__quarantine_add(s, &t->quarantine, row, sentence));
   return mr__care_add(s, t, row);
 }
 
@@ -101,8 +114,9 @@ static mr_err_t find_bad(mr_stage_t *s, struct mr__care *t, int worker, const in
     else if (e < 0)
       mr_diag_relay(s->diag, e, &why);
   }
+  mr_err_t wrote = mr__quarantine_write(s, &t->quarantine); /* also what came before a failure */
   pthread_mutex_unlock(&t->lock);
-  return e;
+  return e < 0 ? e : wrote;
 }
 
 /* Copies index with replacements for bad records; returns how many were replaced. */
@@ -113,6 +127,7 @@ static int put_others(struct mr__care *t, const int64_t *index, int n, int64_t *
     return 0;
   }
   pthread_mutex_lock(&t->lock);
+  mr__care_ask_ahead(t, index, n);
   for (int i = 0; i < n; i++) {
     const bad_t *bad = mr__care_bad(t, index[i]);
     out[i] = bad ? bad->other : index[i];
@@ -170,7 +185,8 @@ mr_err_t mr__care_fetch(mr_stage_t *s, int worker, int64_t *index, int n, mr_rec
   int64_t real[MR_BURST];
   mr_diag_t why;
   int put = put_others(t, index, n, real);
-  mr_err_t e = fetch_apart(s, worker, real, n, rec, &why);
+  mr_err_t e = t->replaces ? fetch_quietly(s, worker, real, n, rec, &why)
+                           : fetch_apart(s, worker, real, n, rec, &why);
   if (is_bad(e) && t->replaces) {
     MR_TRY(find_bad(s, t, worker, real, n));
     put = put_others(t, index, n, real);
@@ -201,7 +217,7 @@ static mr_err_t replace_again(mr_stage_t *s, struct mr__care *t, int worker, int
   bad_t next = {.index = asked};
   MR_TRY(find_other(s, t, worker, asked, &next.other));
   snprintf(why, sizeof why, "its replacement %lld is bad too", (long long)used);
-  MR_TRY(mr__care_report_row(s, t, next, why));
+  MR_TRY(mr__quarantine_add(s, &t->quarantine, next, why));
   return mr__care_add(s, t, next);
 }
 
@@ -219,8 +235,9 @@ mr_err_t mr__care_reject(mr_stage_t *s, int worker, int64_t asked, int64_t used,
   pthread_mutex_lock(&t->lock);
   mr_err_t e = mr__care_bad(t, used) ? MR_OK : note_bad(s, t, worker, used, &reason);
   if (e >= 0 && asked != used) e = replace_again(s, t, worker, asked, used);
+  mr_err_t wrote = mr__quarantine_write(s, &t->quarantine);
   pthread_mutex_unlock(&t->lock);
-  return e;
+  return e < 0 ? e : wrote;
 }
 
 int64_t mr__care_foresee(mr_stage_t *s, const int64_t *index, int n) {

@@ -52,11 +52,17 @@ typedef struct bad {
   int64_t index, other;
 } bad_t;
 
+/* The quarantine file (quarantine.c), and the lines that are still to be written to it. */
+typedef struct mr__quarantine {
+  int fd; /* -1: none */
+  char *lines;
+  size_t n, room;
+} mr__quarantine_t;
+
 struct mr__care {
   mr_ranges_t skip;
   bool replaces;
   int64_t most; /* bad records tolerated; -1: any number */
-  int fd;       /* the quarantine file; -1: none */
   void *zero;   /* zeros, as many bytes as the longest field */
   /* For a record that is only inspected, under the lock: its values, and room where fetch writes
      them. */
@@ -69,6 +75,7 @@ struct mr__care {
   pthread_mutex_t lock; /* guards the members below */
   bad_t *bad;           /* [cap] a hash table, at most half full; index -1: a free slot */
   int64_t cap;          /* a power of two; 0: no table */
+  mr__quarantine_t quarantine;
 };
 
 /* Bad records known so far.  Any thread. */
@@ -76,6 +83,9 @@ static inline int64_t mr__care_n_bad(const struct mr__care *t) {
   return atomic_load_explicit(&t->n_bad, memory_order_relaxed);
 }
 
+/* Asks the processor for what mr__care_bad will read: the table of many bad records is in no cache.
+   Under the lock. */
+void mr__care_ask_ahead(const struct mr__care *t, const int64_t *index, int n);
 /* The row of a known bad record, valid until the next mr__care_add; NULL if the record is not known
    as bad.  Under the lock. */
 const bad_t *mr__care_bad(const struct mr__care *t, int64_t index);
@@ -83,9 +93,13 @@ const bad_t *mr__care_bad(const struct mr__care *t, int64_t index);
    MR_ERR_NOMEM with a sentence. */
 mr_err_t mr__care_add(mr_stage_t *s, struct mr__care *t, bad_t row);
 
-/* Appends a line to the quarantine file, if there is one.  MR_ERR_NOMEM, MR_ERR_IO with a
-   sentence. */
-mr_err_t mr__care_report_row(mr_stage_t *s, const struct mr__care *t, bad_t row,
-                             const char *reason);
+/* The quarantine file.  open: reads its lines into t, and opens it; MR_ERR_IO, MR_ERR_NOMEM. close:
+   after a failed open too.  The other two under the lock.  add: puts a line together, if there is a
+   file; MR_ERR_NOMEM.  write: writes what was added, which is to happen before a record that it
+   concerns is given on, so that a killed run finds it; MR_ERR_IO.  Failures have a sentence. */
+mr_err_t mr__quarantine_open(mr_stage_t *s, struct mr__care *t);
+mr_err_t mr__quarantine_add(mr_stage_t *s, mr__quarantine_t *q, bad_t row, const char *reason);
+mr_err_t mr__quarantine_write(mr_stage_t *s, mr__quarantine_t *q);
+void mr__quarantine_close(mr__quarantine_t *q);
 
 #endif

@@ -36,6 +36,21 @@ static void characters_that_a_terminal_obeys_are_escaped(void **state) {
   }
 }
 
+/* Eight characters are looked at together: each byte at each place among others is what it is
+   alone. */
+static void a_byte_is_shown_the_same_at_any_place(void **state) {
+  char text[32], to[128], alone[8], want[128];
+  for (int c = 1; c < 256; c++) {
+    mr_printable((char[]){(char)c, 0}, alone, sizeof alone);
+    for (int at = 0; at < 20; at++) {
+      memset(text, '~', 20);
+      text[at] = (char)c, text[20] = 0;
+      snprintf(want, sizeof want, "%.*s%s%s", at, text, alone, text + at + 1);
+      assert_string_equal(mr_printable(text, to, sizeof to), want);
+    }
+  }
+}
+
 static void a_text_that_does_not_fit_ends_at_a_whole_character(void **state) {
   char to[8];
   assert_string_equal(mr_printable("abcdef\xC3\xA4", to, sizeof to), "abcdef");
@@ -71,6 +86,7 @@ static void sentences_of_failures_are_one_line(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(characters_that_a_terminal_obeys_are_escaped),
+      cmocka_unit_test(a_byte_is_shown_the_same_at_any_place),
       cmocka_unit_test(a_text_that_does_not_fit_ends_at_a_whole_character),
       cmocka_unit_test(sentences_of_failures_are_printable),
       cmocka_unit_test(sentences_of_failures_are_one_line),
