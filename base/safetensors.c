@@ -15,7 +15,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "base/pace.h"
 #include "base/safetensors_private.h"
@@ -438,9 +437,16 @@ static mr_err_t refuse_tensors(const mr_safetensors_t *f, const char *path, size
                  damaged, names, damaged > NAMED ? ", ..." : "");
 }
 
-/* A file with any metadata "millrace.*" must carry the digest; otherwise one changed byte in the
-   digest's own name would disable the check. */
-static mr_err_t check_digest(const mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
+/* What a file's bytes are hashed to while they are read.  hash NULL: the file has no digest. */
+typedef struct digest {
+  XXH3_state_t *hash;
+  size_t digits; /* offset of the digest's own, which count as zeros */
+} digest_t;
+
+/* Begins with the header.  A file with any metadata "millrace.*" must carry the digest; otherwise
+   one changed byte in the digest's own name would disable the check. */
+static mr_err_t digest_begin(const mr_safetensors_t *f, const char *path, digest_t *d,
+                             mr_diag_t *diag) {
   const char *said = mr_safetensors_meta(f, DIGEST_NAME);
   unsigned char *at = memmem(f->map, f->body, DIGEST_PREFIX, strlen(DIGEST_PREFIX));
   if (!said || !at || strlen(said) != HEX)
@@ -449,17 +455,22 @@ static mr_err_t check_digest(const mr_safetensors_t *f, const char *path, mr_dia
   /* JSON has other spellings of the name, so the bytes found may belong to another string. */
   if (f->map + f->body - at < HEX || memcmp(at, said, HEX) != 0)
     return mr_fail(diag, MR_ERR_DATA, "%s: its digest is not written as millrace writes it", path);
-  XXH3_state_t *h = XXH3_createState();
-  if (!h) return mr_no_memory(diag, "the header of %s", path);
-  XXH3_64bits_reset(h);
-  XXH3_64bits_update(h, f->map, (size_t)(at - f->map));
-  XXH3_64bits_update(h, "0000000000000000", HEX);
-  XXH3_64bits_update(h, at + HEX, f->size - (size_t)(at + HEX - f->map));
+  *d = (digest_t){XXH3_createState(), (size_t)(at - f->map)};
+  if (!d->hash) return mr_no_memory(diag, "the header of %s", path);
+  XXH3_64bits_reset(d->hash);
+  XXH3_64bits_update(d->hash, f->map, d->digits);
+  XXH3_64bits_update(d->hash, "0000000000000000", HEX);
+  XXH3_64bits_update(d->hash, at + HEX, f->body - d->digits - HEX);
+  return MR_OK;
+}
+
+static mr_err_t digest_end(const mr_safetensors_t *f, const char *path, const digest_t *d,
+                           mr_diag_t *diag) {
+  const char *said = mr_safetensors_meta(f, DIGEST_NAME);
   char hex[HEX + 1];
-  snprintf(hex, sizeof hex, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(h));
-  XXH3_freeState(h);
+  snprintf(hex, sizeof hex, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(d->hash));
   if (!strcmp(hex, said)) return MR_OK;
-  MR_TRY(refuse_tensors(f, path, (size_t)(at - f->map), diag));
+  MR_TRY(refuse_tensors(f, path, d->digits, diag));
   return mr_fail(diag, MR_ERR_DATA, "%s: changed since it was written: digest %s, expected %s",
                  path, hex, said);
 }
@@ -471,41 +482,16 @@ static bool is_sealed(int fd) {
   return seals >= 0 && (seals & want) == want;
 }
 
-static mr_err_t take_bytes(mr_safetensors_t *f, int fd, const char *path, mr_diag_t *diag) {
-  bool sealed = is_sealed(fd);
+/* Gives f memory for the bytes of an open file.  *fd is -1 if they are there: it was sealed. */
+static mr_err_t map_bytes(mr_safetensors_t *f, int *fd, const char *path, mr_diag_t *diag) {
+  bool sealed = is_sealed(*fd);
   int how = sealed ? MAP_PRIVATE : MAP_PRIVATE | MAP_ANONYMOUS;
   void *map =
-      mmap(NULL, f->size, sealed ? PROT_READ : PROT_READ | PROT_WRITE, how, sealed ? fd : -1, 0);
+      mmap(NULL, f->size, sealed ? PROT_READ : PROT_READ | PROT_WRITE, how, sealed ? *fd : -1, 0);
   if (map == MAP_FAILED) return mr_no_memory(diag, "%s, %zu bytes", path, f->size);
   f->map = map;
-  for (size_t at = 0; !sealed && at < f->size;) {
-    ssize_t k = pread(fd, f->map + at, f->size - at, (off_t)at);
-    if (k < 0 && errno == EINTR) continue;
-    if (k < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
-    if (k == 0)
-      return mr_fail(diag, MR_ERR_DATA, "%s: was cut to %zu of %zu bytes while it was read", path,
-                     at, f->size);
-    at += (size_t)k;
-  }
+  if (sealed) close(*fd), *fd = -1;
   return MR_OK;
-}
-
-static mr_err_t load_file(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
-  int fd = mr_open_regular_fd(path);
-  if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, mr_open_reason(errno));
-  struct stat st;
-  mr_err_t e = MR_OK;
-  if (fstat(fd, &st) < 0) {
-    e = mr_fail(diag, MR_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
-  } else if (st.st_size < 10) {
-    e = mr_fail(diag, MR_ERR_DATA, "%s: %lld bytes are too few for a safetensors file", path,
-                (long long)st.st_size);
-  } else {
-    f->size = (size_t)st.st_size, f->file = st;
-    e = take_bytes(f, fd, path, diag);
-  }
-  close(fd);
-  return e;
 }
 
 /* size: of the file, at least 8. */
@@ -516,14 +502,20 @@ static mr_err_t check_length(uint64_t len, size_t size, const char *path, mr_dia
                  (unsigned long long)len, size);
 }
 
-/* Of f only the bytes up to the end of the header need be there. */
-static mr_err_t read_header(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
+/* Sets f->body from the first 8 bytes. */
+static mr_err_t read_length(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
   uint64_t len;
   memcpy(&len, f->map, sizeof len);
   MR_TRY(check_length(len, f->size, path, diag));
-  const char *text = (const char *)f->map + 8, *end = NULL;
   f->body = 8 + (size_t)len;
-  f->json = cJSON_ParseWithLengthOpts(text, (size_t)len, &end, 0);
+  return MR_OK;
+}
+
+/* Of f only the bytes up to f->body need be there. */
+static mr_err_t read_header(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
+  const char *text = (const char *)f->map + 8, *end = NULL;
+  size_t len = f->body - 8;
+  f->json = cJSON_ParseWithLengthOpts(text, len, &end, 0);
   if (f->json)
     while (end < text + len && *end == ' ') end++;
   if (!cJSON_IsObject(f->json) || end != text + len)
@@ -541,7 +533,7 @@ static mr_err_t load_head(mr_safetensors_t *f, FILE *in, const char *path, mr_di
   MR_TRY(check_length(len, f->size, path, diag));
   if (!(f->map = malloc(sizeof len + (size_t)len)))
     return mr_no_memory(diag, "the header of %s", path);
-  memcpy(f->map, &len, sizeof len);
+  memcpy(f->map, &len, sizeof len), f->body = sizeof len + (size_t)len;
   if (fread(f->map + sizeof len, 1, (size_t)len, in) == len) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA, "%s: was cut while it was read", path);
 }
@@ -558,13 +550,40 @@ mr_err_t mr_safetensors_sliced(const char *path, bool *sliced, mr_diag_t *diag) 
   return e;
 }
 
-static mr_err_t read_file(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
+/* The header first, which says what the digest is, then the tensors' bytes. */
+static mr_err_t read_bytes(mr_safetensors_t *f, int fd, const char *path, mr_diag_t *diag) {
+  digest_t digest = {.hash = NULL};
   int ours;
-  MR_TRY(load_file(f, path, diag));
+  MR_TRY(mr__safetensors_take(f, fd, path, 0, 8, NULL, diag));
+  MR_TRY(read_length(f, path, diag));
+  MR_TRY(mr__safetensors_take(f, fd, path, 8, f->body, NULL, diag));
   MR_TRY(read_header(f, path, diag));
   MR_TRY(read_tensors(f, path, diag));
   MR_TRY(read_metadata(f, path, &ours, diag));
-  return ours ? check_digest(f, path, diag) : MR_OK;
+  if (ours) MR_TRY(digest_begin(f, path, &digest, diag));
+  mr_err_t e = mr__safetensors_take(f, fd, path, f->body, f->size, digest.hash, diag);
+  if (e >= 0 && ours) e = digest_end(f, path, &digest, diag);
+  XXH3_freeState(digest.hash);
+  return e;
+}
+
+static mr_err_t read_file(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
+  struct stat st;
+  mr_err_t e = MR_OK;
+  int fd = mr_open_regular_fd(path);
+  if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, mr_open_reason(errno));
+  if (fstat(fd, &st) < 0) {
+    e = mr_fail(diag, MR_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+  } else if (st.st_size < 10) {
+    e = mr_fail(diag, MR_ERR_DATA, "%s: %lld bytes are too few for a safetensors file", path,
+                (long long)st.st_size);
+  } else {
+    f->size = (size_t)st.st_size, f->file = st;
+    e = map_bytes(f, &fd, path, diag);
+  }
+  if (e >= 0) e = read_bytes(f, fd, path, diag);
+  if (fd >= 0) close(fd);
+  return e;
 }
 
 mr_err_t mr__safetensors_read(const char *path, mr_safetensors_t **out, mr_diag_t *diag) {

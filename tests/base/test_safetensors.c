@@ -20,6 +20,7 @@
 
 #include "base/safetensors.h"
 #include "base/xio.h"
+#include "tests/fault.h"
 
 static char folder[64], path[96];
 
@@ -569,6 +570,97 @@ static void bytes_that_the_disk_lost_on_the_way_leave_the_older_file(void **stat
   free(large);
 }
 
+/* ---- large files, which are read in pieces beside a second thread ---- */
+
+enum { LARGE_FILE = (37 << 20) + 5 }; /* more than is cleared ahead, and no whole pages */
+
+ssize_t __real_pread(int fd, void *data, size_t n, off_t at);
+ssize_t __wrap_pread(int fd, void *data, size_t n, off_t at);
+ssize_t __wrap_pread(int fd, void *data, size_t n, off_t at) {
+  int e = fault_now(true);
+  if (e > 0) return errno = e, -1;
+  return __real_pread(fd, data, e < 0 ? n / 2 : n, at);
+}
+
+/* Writes it with a digest, or as other programs do, and returns its bytes (heap). */
+static unsigned char *write_large(bool digest) {
+  unsigned char *large = malloc(LARGE_FILE);
+  const mr_st_tensor_t t = {
+      .name = "x", .dtype = MR_U8, .ndim = 1, .dim = {LARGE_FILE}, .data = large};
+  char header[100], length[9] = {96};
+  assert_non_null(large);
+  for (size_t i = 0; i < LARGE_FILE; i++) large[i] = (unsigned char)(i * 2654435761u >> 13);
+  if (digest) {
+    assert_int_equal(mr_safetensors_write(path, &t, 1, NULL, 0, NULL), MR_OK);
+    return large;
+  }
+  FILE *f = fopen(path, "wb");
+  assert_non_null(f);
+  int n = snprintf(header, sizeof header,
+                   "{\"x\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", LARGE_FILE,
+                   LARGE_FILE);
+  assert_true(n <= 96);
+  fwrite(length, 8, 1, f);
+  fprintf(f, "%-96s", header);
+  fwrite(large, LARGE_FILE, 1, f);
+  assert_int_equal(fclose(f), 0);
+  return large;
+}
+
+static void a_large_file_is_read_whole_whatever_pieces_come(void **state) {
+  static const fault_kind_t kind[] = {FAULT_SHORT, FAULT_EINTR};
+  for (int digest = 0; digest < 2; digest++) {
+    unsigned char *large = write_large(digest);
+    for (int i = 0; i < 8; i++) {
+      mr_safetensors_t *f;
+      mr_diag_t diag = {0};
+      fault_set(i / 2 + 1, kind[i % 2], false);
+      if (mr_safetensors_open(path, &f, &diag) < 0) fail_msg("%s", diag.text);
+      assert_int_equal(fault.times, 1);
+      assert_memory_equal(mr_safetensors_find(f, "x")->data, large, LARGE_FILE);
+      mr_safetensors_close(f);
+    }
+    fault_set(0, FAULT_EIO, false);
+    free(large);
+  }
+}
+
+static void a_disk_that_fails_within_a_large_file_is_said(void **state) {
+  mr_diag_t diag;
+  free(write_large(true));
+  fault_set(0, FAULT_EIO, false);
+  assert_int_equal(try_open(&diag), MR_OK);
+  long calls = fault.calls;
+  assert_true(calls > 8);
+  for (long k = 1; k <= calls; k++) {
+    fault_set(k, FAULT_EIO, false);
+    assert_int_equal(try_open(&diag), MR_ERR_IO);
+    assert_non_null(strstr(diag.text, path));
+    assert_non_null(strstr(diag.text, strerror(EIO)));
+  }
+  fault_set(0, FAULT_EIO, false);
+}
+
+static void a_changed_byte_of_a_large_file_is_noticed_in_each_piece(void **state) {
+  struct stat st;
+  mr_diag_t diag;
+  unsigned char b;
+  free(write_large(true));
+  int fd = open(path, O_RDWR | O_CLOEXEC);
+  assert_true(fd >= 0 && fstat(fd, &st) == 0);
+  for (off_t at = st.st_size - 1; at > 4096; at -= (4 << 20) - 1) {
+    assert_int_equal(pread(fd, &b, 1, at), 1);
+    b ^= 1;
+    assert_int_equal(pwrite(fd, &b, 1, at), 1);
+    assert_int_equal(try_open(&diag), MR_ERR_DATA);
+    assert_non_null(strstr(diag.text, "tensor x is damaged"));
+    b ^= 1;
+    assert_int_equal(pwrite(fd, &b, 1, at), 1);
+  }
+  close(fd);
+  assert_int_equal(try_open(&diag), MR_OK);
+}
+
 static void a_folder_that_is_not_there_is_said(void **state) {
   mr_diag_t diag = {0};
   assert_int_equal(mr_safetensors_write("/nowhere/at/all.safetensors", tensors, 1, NULL, 0, &diag),
@@ -595,6 +687,9 @@ int main(void) {
       cmocka_unit_test(a_missing_file_and_a_folder_are_said),
       cmocka_unit_test(a_full_disk_leaves_the_older_file),
       cmocka_unit_test(bytes_that_the_disk_lost_on_the_way_leave_the_older_file),
+      cmocka_unit_test(a_large_file_is_read_whole_whatever_pieces_come),
+      cmocka_unit_test(a_disk_that_fails_within_a_large_file_is_said),
+      cmocka_unit_test(a_changed_byte_of_a_large_file_is_noticed_in_each_piece),
       cmocka_unit_test(a_folder_that_is_not_there_is_said),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
