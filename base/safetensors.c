@@ -551,7 +551,8 @@ mr_err_t mr_safetensors_sliced(const char *path, bool *sliced, mr_diag_t *diag) 
 }
 
 /* The header first, which says what the digest is, then the tensors' bytes. */
-static mr_err_t read_bytes(mr_safetensors_t *f, int fd, const char *path, mr_diag_t *diag) {
+static mr_err_t read_header_and_bytes(mr_safetensors_t *f, int fd, const char *path,
+                                      mr_diag_t *diag) {
   digest_t digest = {.hash = NULL};
   int ours;
   MR_TRY(mr__safetensors_take(f, fd, path, 0, 8, NULL, diag));
@@ -581,7 +582,7 @@ static mr_err_t read_file(mr_safetensors_t *f, const char *path, mr_diag_t *diag
     f->size = (size_t)st.st_size, f->file = st;
     e = map_bytes(f, &fd, path, diag);
   }
-  if (e >= 0) e = read_bytes(f, fd, path, diag);
+  if (e >= 0) e = read_header_and_bytes(f, fd, path, diag);
   if (fd >= 0) close(fd);
   return e;
 }

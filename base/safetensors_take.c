@@ -73,7 +73,7 @@ static void tell_beside(beside_t *b, size_t have, bool ended) {
 }
 
 /* Reads up to a piece at *at, and moves *at behind it. */
-static mr_err_t read_piece(const mr_safetensors_t *f, int fd, const char *path, size_t *at,
+static mr_err_t take_piece(const mr_safetensors_t *f, int fd, const char *path, size_t *at,
                            size_t end, mr_diag_t *diag) {
   ssize_t k = pread(fd, f->map + *at, end_of_piece(*at, end) - *at, (off_t)*at);
   if (k < 0 && errno == EINTR) return MR_OK;
@@ -99,7 +99,7 @@ mr_err_t mr__safetensors_take(const mr_safetensors_t *f, int fd, const char *pat
   bool two = fd >= 0 && to == f->size && to - from > 2 * piece &&
              !pthread_create(&thread, NULL, beside_main, &b);
   while (at < to && e >= 0) {
-    e = read_piece(f, fd, path, &at, to, diag);
+    e = take_piece(f, fd, path, &at, to, diag);
     if (two) tell_beside(&b, at, false);
   }
   if (two) {
