@@ -136,13 +136,16 @@ class Scraper:
 class Subscriber(threading.Thread):
     def __init__(self, folder):
         super().__init__(daemon=True)
-        self.steps = []
+        self.steps, self.quiet = [], threading.Event()
         self.socket = zmq.Context.instance().socket(zmq.SUB)
         self.socket.setsockopt(zmq.SUBSCRIBE, b"train/loss")
         self.socket.connect(f"ipc://{folder}/socket")
 
     def run(self):
         while True:
+            if not self.socket.poll(50):
+                self.quiet.set()
+                continue
             topic, body = self.socket.recv_multipart()
             if topic != b"train/loss":
                 continue  # one that begins alike
@@ -241,8 +244,18 @@ def one_line(face, steps, last, first=1):
         fail(f"{face}: {list(steps)[max(0, at - 3):at + 4]} where {want[max(0, at - 3):at + 4]} is due, {len(steps)} of {len(want)}")
 
 
+def stop_every_thread(pid):
+    """A thread within a system call stops where it leaves the kernel: until then a line may still be written."""
+    os.kill(pid, signal.SIGSTOP)
+    threads = f"/proc/{pid}/task"
+    wait_for(lambda: all(open(f"{threads}/{t}/stat").read().rpartition(")")[2].split()[0] == "T" for t in os.listdir(threads)),
+             "every thread of the trainer to stop")
+
+
 def is_at_rest(run, subscriber):
-    """Whether no step is on its way to one face while another has it."""
+    """Whether no step is on its way to one face while another has it: of a trainer that makes none."""
+    subscriber.quiet.clear()
+    wait_for(subscriber.quiet.is_set, "the last of what was published")
     shown = progress(run.lines())
     return shown and subscriber.steps and shown[-1][0] == subscriber.steps[-1][0] == run.last()
 
@@ -256,8 +269,7 @@ def kill_the_trainer(run, subscriber):
 
     def killed():
         nonlocal at
-        os.kill(trainer, signal.SIGSTOP)
-        time.sleep(0.05)
+        stop_every_thread(trainer)
         at = run.last()
         still = is_at_rest(run, subscriber) and at % EVERY >= 10
         os.kill(trainer, signal.SIGKILL if still else signal.SIGCONT)
@@ -269,7 +281,7 @@ def kill_the_trainer(run, subscriber):
     wait_for(lambda: run.last() >= at + 10, "what comes after the kill")
 
 
-def stand_still(run, scraper):
+def stand_still(run, scraper, subscriber):
     """Stops the reader; returns what metrics.jsonl says of the step that the trainer then waits behind."""
     wait_for(lambda: run.records()[-1]["publish_dropped"] > 0, "what the deaf subscriber misses")
     os.kill(run.pid_of("reader"), signal.SIGSTOP)
@@ -278,6 +290,7 @@ def stand_still(run, scraper):
         time.sleep(1)
         still = still + 1 if run.last() == before else 0
         before = run.last()
+    wait_for(lambda: is_at_rest(run, subscriber), "the last step on every face")
     wait_for(lambda: scraper.value("millrace_step") == before, "a scrape of the last step")
     return run.records()[-1]
 
@@ -413,7 +426,7 @@ def main(work):
     for _ in range(KILLS):
         kill_the_trainer(run, subscriber)
     deaf = Deaf(run.folder)
-    told = stand_still(run, scraper)
+    told = stand_still(run, scraper, subscriber)
     browser = Browser()
     counts = compare_faces(run, browser, scraper, told)
     links_are_told(run, browser, scraper, told)
