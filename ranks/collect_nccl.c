@@ -445,6 +445,7 @@ static void nccl_destroy(mr_collect_t *c) {
 }
 
 const mr_collect_ops_t mr_collect_nccl = {.name = "nccl",
+                                          .recorded = true,
                                           .create = nccl_create,
                                           .all_reduce = nccl_all_reduce,
                                           .all_gather = nccl_all_gather,

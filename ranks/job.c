@@ -89,6 +89,10 @@ mr_err_t mr_job_open(const mr_launch_t *l, const mr_job_cfg_t *cfg, mr_job_t **o
 }
 
 const mr_collect_ops_t *mr_job_collect(const mr_job_t *job) { return job->collect; }
+const mr_collect_ops_t *mr_job_collect_of(const mr_device_t *d) {
+  const mr_queue_ops_t *queue = d->backend->queue;
+  return queue && queue->stream ? &mr_collect_nccl : &mr_collect_by_host;
+}
 int mr_job_rank(const mr_job_t *job) { return job->rank; }
 int mr_job_size(const mr_job_t *job) { return job->size; }
 

@@ -79,6 +79,9 @@ extern const mr_collect_ops_t mr_collect_zmq, mr_collect_mpi;
    undefined; `failed` tells.  NCCL has no sums of bool and none of eight-bit floats: such a call
    fails. */
 extern const mr_collect_ops_t mr_collect_nccl;
+/* Returns the table by which the job's ranks exchange what lies on d: NCCL's on a CUDA device, and
+   on others whose memory the host cannot read mr_collect_by_host.  Any thread. */
+const mr_collect_ops_t *mr_job_collect_of(const mr_device_t *d);
 
 MR_END_DECLS
 

@@ -289,10 +289,12 @@ static mr_err_t begin_as_one(mr_train_job_t *j, const mr_args_t *a, mr_diag_t *d
   mr_process_ranks_set(&(mr_process_ranks_t){.ops = ops,
                                              .rank = j->launch.rank,
                                              .size = j->launch.size,
+                                             .ops_of = mr_job_collect_of,
                                              .threads = rank_threads(&j->launch),
                                              .limit_s = LATE_S,
                                              .doing = job_doing});
   mr_process_ranks_pause(true);
+  mr_device_prefer(j->launch.local_rank > 0 ? j->launch.local_rank : 0);
   snprintf(j->prefix, sizeof j->prefix, "rank %d: ", j->launch.rank);
   if (j->launch.rank) mr_notice_to(notice_of_rank, j->prefix);
   return compare_processes(j, a, diag);
@@ -434,6 +436,7 @@ void mr_train_job_close(mr_train_job_t *j, mr_err_t e, const mr_diag_t *why) {
   if (j->talk) mr_job_collect(j->job)->destroy(j->talk);
   mr_process_ranks_set(NULL);
   mr_process_ranks_pause(false);
+  mr_device_prefer(0);
   mr_notice_to(NULL, NULL);
   mr_job_close(j->job);
   if (j->checkpoint >= 0) close(j->checkpoint);

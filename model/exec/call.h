@@ -68,7 +68,8 @@ struct mr_call {
   /* A library chooses how much scratch it takes once the device is there: scratch_bytes has none of
      it (mr_device_ops_t.open_described). */
   bool scratch_unknown;
-  bool serial; /* too small for several threads; set before lowering, and a rule may change it */
+  bool by_host; /* the host takes part in each run, which cannot be recorded */
+  bool serial;  /* too small for several threads; set before lowering, and a rule may change it */
   const struct mr_compile_options *options; /* of the compilation; NULL after lowering */
 };
 
@@ -86,7 +87,17 @@ size_t mr__call_align(const mr_call_t *c);
 mr_err_t mr__scan_lower(mr_call_t *c, mr_diag_t *diag);
 mr_err_t mr__while_lower(mr_call_t *c, mr_diag_t *diag);
 mr_err_t mr__cond_lower(mr_call_t *c, mr_diag_t *diag);
-/* Returns the one of the three that lowers op; NULL: op is none of these. */
+/* The rules of collectives on any backend (collectives.c), in the same way: MR_ERR_NORULE if no
+   rank of mr_compile_options_t is bound to the axis, MR_ERR_SHAPE if it has another size. */
+mr_err_t mr__psum_lower(mr_call_t *c, mr_diag_t *diag);
+mr_err_t mr__pmax_lower(mr_call_t *c, mr_diag_t *diag);
+mr_err_t mr__pmin_lower(mr_call_t *c, mr_diag_t *diag);
+mr_err_t mr__axis_index_lower(mr_call_t *c, mr_diag_t *diag);
+mr_err_t mr__all_gather_lower(mr_call_t *c, mr_diag_t *diag);
+mr_err_t mr__reduce_scatter_lower(mr_call_t *c, mr_diag_t *diag);
+mr_err_t mr__all_to_all_lower(mr_call_t *c, mr_diag_t *diag);
+mr_err_t mr__ppermute_lower(mr_call_t *c, mr_diag_t *diag);
+/* Returns the one of all these that lowers op; NULL: op is none of these. */
 typedef mr_err_t mr_call_lower_fn(mr_call_t *c, mr_diag_t *diag);
 mr_call_lower_fn *mr__control_rule(const mr_op_def_t *op);
 

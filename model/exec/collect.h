@@ -23,6 +23,9 @@ typedef enum mr_reduce { MR_REDUCE_SUM, MR_REDUCE_MAX, MR_REDUCE_MIN } mr_reduce
 
 typedef struct mr_collect_ops {
   const char *name; /* "threads" */
+  /* Calls are given to the queue of the rank's device and may be recorded with a run
+     (mr_record_ops_t), but for the first one of a communicator.  false: the host takes part. */
+  bool recorded;
   /* Joins the communicator `id`, a text of less than MR_COLLECT_ID bytes that all its ranks give,
      as number `rank` of `size`; does not wait for the others.  Calls may wait limit_s seconds for
      another rank, > 0.  The caller destroys *out before it closes d.  MR_OK; MR_ERR_CONFIG for a
@@ -57,6 +60,11 @@ typedef struct mr_collect_ops {
 
 /* Ranks are threads of this process, on devices whose memory is the host's. */
 extern const mr_collect_ops_t mr_collect_threads;
+
+/* Ranks on devices whose memory the host cannot read: each call copies its operand to the host,
+   waits for the device, exchanges by the table of this process's ranks (process_ranks.h; threads if
+   it is alone), and copies the result to the device.  Sums are those of that table. */
+extern const mr_collect_ops_t mr_collect_by_host;
 
 /* For tables whose ranks read memory of the host: what create refuses by MR_ERR_CONFIG whatever the
    other ranks gave. */

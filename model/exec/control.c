@@ -332,7 +332,15 @@ mr_call_lower_fn *mr__control_rule(const mr_op_def_t *op) {
     mr_call_lower_fn *lower;
   } rows[] = {{&mr_op_scan, mr__scan_lower},
               {&mr_op_while, mr__while_lower},
-              {&mr_op_cond, mr__cond_lower}};
+              {&mr_op_cond, mr__cond_lower},
+              {&mr_op_psum, mr__psum_lower},
+              {&mr_op_pmax, mr__pmax_lower},
+              {&mr_op_pmin, mr__pmin_lower},
+              {&mr_op_axis_index, mr__axis_index_lower},
+              {&mr_op_all_gather, mr__all_gather_lower},
+              {&mr_op_reduce_scatter, mr__reduce_scatter_lower},
+              {&mr_op_all_to_all, mr__all_to_all_lower},
+              {&mr_op_ppermute, mr__ppermute_lower}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     if (rows[i].op == op) return rows[i].lower;
   return NULL;

@@ -5,6 +5,7 @@
 #include "model/exec/device.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -22,6 +23,11 @@ static const char *list_device_names(char *text, size_t n) {
                            mr_backends[i]->host ? "" : "[:N]");
   return text;
 }
+
+/* Of the process: set before the threads that open devices. */
+static int preferred;
+
+void mr_device_prefer(int number) { preferred = number; }
 
 /* Splits name into a backend and a number, which is NULL without a colon. */
 static mr_err_t device_parse(const char *name, const mr_backend_t **out, const char **number,
@@ -190,6 +196,15 @@ static mr_err_t devices_open(const mr_backend_t *b, const char *key, open_fn *op
   return e;
 }
 
+/* Whether MILLRACE_OPENCL or the like says which device of a backend a name without a number means.
+ */
+static bool environment_names(const mr_backend_t *b) {
+  char variable[48];
+  snprintf(variable, sizeof variable, "MILLRACE_%s", b->name);
+  for (char *c = variable; *c; c++) *c = (char)toupper((unsigned char)*c);
+  return getenv(variable) != NULL;
+}
+
 mr_err_t mr_device_open(const char *name, const mr_device_t **out, mr_diag_t *diag) {
   const mr_backend_t *b;
   const char *number;
@@ -198,7 +213,11 @@ mr_err_t mr_device_open(const char *name, const mr_device_t **out, mr_diag_t *di
   MR_TRY(device_key(name, &b, &number, key, diag));
   const mr_device_t *d = device_default(b, key);
   if (d) return *out = d, MR_OK;
-  return devices_open(b, key, b->device->open, number, out, diag);
+  mr_diag_t why = {0};
+  mr_err_t e = devices_open(b, key, b->device->open, number, out, &why);
+  if (e == MR_ERR_CONFIG && preferred && !number && !environment_names(b))
+    return devices_open(b, "0", b->device->open, "0", out, diag);
+  return mr_diag_relay(diag, e, &why);
 }
 
 mr_err_t mr_device_open_to_plan(const char *name, const mr_device_t **out, mr_diag_t *diag) {
@@ -263,7 +282,8 @@ mr_err_t mr__device_number(const char *backend, const char *variable, const char
   size_t n = wish ? strlen(wish) : 0;
   char text[120];
   bool good = n && n <= 4 && strspn(wish, "0123456789") == n;
-  snprintf(key, MR_DEVICE_KEY, "%lu", good ? strtoul(wish, NULL, 10) : 0);
+  snprintf(key, MR_DEVICE_KEY, "%lu",
+           good ? strtoul(wish, NULL, 10) : (unsigned long)(number || wish ? 0 : preferred));
   if (good || (!number && !n)) return MR_OK;
   if (!number)
     return mr_fail(diag, MR_ERR_CONFIG, "%s: want the number of a device, from 0",

@@ -25,6 +25,10 @@ bool mr_device_same(const char *a, const char *b);
    there; MR_ERR_NOMEM.  *out is unchanged on failure, and a later call tries again.  Any thread;
    blocks while a driver starts. */
 mr_err_t mr_device_open(const char *name, const mr_device_t **out, mr_diag_t *diag);
+/* A name without a number means device `number` of its backend from now on, where the environment
+   does not say which, and the first one if there are not that many: of several processes of a host
+   each prefers another one.  0 at first.  While no device is opened. */
+void mr_device_prefer(int number);
 /* Ends one mr_device_open or mr_device_keep.  The last one closes the device, waiting for its
    commands, and *d is then gone; arrays, executables and slots keep the device that they lie on, so
    they may outlive the caller's last close.  Blocks of mr_device_take do not: they are given back

@@ -13,6 +13,7 @@ static int64_t commands_of(const mr_exec_t *x);
    same. */
 static int64_t commands_of_call(const mr_call_t *c) {
   int64_t n = c->kernels > 0 ? c->kernels : 1;
+  if (c->by_host) return COMMANDS_MOST + 1;
   for (int k = 0; k < c->n_inner; k++) {
     const mr_call_inner_t *i = &c->inner[k];
     bool decided = i->when || i->branch >= 0;

@@ -366,6 +366,15 @@ mr_err_t mr__train_step_prepare(mr_train_step_t *t, const mr_params_t *params,
 
 static void start_own(mr_train_step_t *t) { mr__step_start(&t->s); }
 
+/* Of a rank whose runs update parameters on its device: those of a run whose exchange has failed
+   are undefined, and nothing is read of them. */
+static mr_err_t check_exchange_of_device(mr_train_step_t *t, mr_diag_t *diag) {
+  int missing;
+  if (!t->collect || !t->s.placed.device) return MR_OK;
+  if (t->why.code >= 0) t->collect_ops->failed(t->collect, &missing, &t->why);
+  return mr_diag_relay(diag, t->why.code, &t->why);
+}
+
 /* The parts of one process's ranks may be newer than the caller's params. */
 static mr_err_t check_whole_params(const mr_train_step_t *t, const mr_params_t *p,
                                    mr_diag_t *diag) {
@@ -541,6 +550,13 @@ mr_err_t mr_train_step_put(mr_train_step_t *t, const mr_params_t *params, mr_dia
   return mr__placed_put(&t->s.placed, params, diag);
 }
 
+/* Before parameters go to the host over those of the last good run. */
+static mr_err_t await_exchange_of_device(mr_train_step_t *t, mr_diag_t *diag) {
+  if (!t->collect || !t->s.placed.device) return MR_OK;
+  MR_TRY(mr_device_reached(t->s.placed.device, NULL, true, diag));
+  return check_exchange_of_device(t, diag);
+}
+
 mr_err_t mr_train_step_fetch(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
   mr__placed_t *p = &t->s.placed;
   if (t->parts) return fetch_parts(t, params, diag);
@@ -548,6 +564,7 @@ mr_err_t mr_train_step_fetch(mr_train_step_t *t, mr_params_t *params, mr_diag_t 
   MR_TRY(mr__placed_fetch_end(p, diag));
   if (!p->device || !p->newer) return MR_OK;
   if (t->wait) MR_TRY(t->wait(t->wait_arg));
+  MR_TRY(await_exchange_of_device(t, diag));
   return mr__placed_fetch(p, params, diag);
 }
 
@@ -558,6 +575,7 @@ mr_err_t mr_train_step_fetch_begin(mr_train_step_t *t, mr_params_t *params, mr_d
   MR_TRY(mr__placed_fetch_end(p, diag));
   if (!p->device || !p->newer) return MR_OK;
   if (t->wait) MR_TRY(t->wait(t->wait_arg));
+  MR_TRY(await_exchange_of_device(t, diag));
   return mr__placed_fetch_begin(p, params, diag);
 }
 
@@ -569,6 +587,7 @@ mr_err_t mr_train_step_read(mr_train_step_t *t, bool wait, mr_train_out_t *out, 
   mr__runs_t *r = &t->s.runs;
   mr_err_t e = mr__runs_await(r, wait, diag);
   if (e != MR_OK) return e;
+  MR_TRY(check_exchange_of_device(t, diag));
   if (counts_steps(t)) mr__runs_read_scale(r);
   const float *reported = mr__runs_reported(r);
   if (t->ranks)

@@ -31,6 +31,8 @@ struct mr__agree {
   mr_mesh_t mesh;
   int lines; /* pipelines, which rank r is of number r % lines; 0: ranks have no stages */
   mr_collect_t *collect;
+  const mr_collect_ops_t *step_ops; /* of a step on a device, with of_step */
+  mr_collect_t *of_step;            /* NULL: the step exchanges by collect */
   bool slices; /* each rank has its own records alone */
   int rows;    /* the most of a rank; 0: batches are whole */
   int n_labels, label[MR_FIELDS_MAX];
@@ -91,7 +93,22 @@ static void list_labels(mr__agree_t *a, const mr_spec_t *in) {
     if (in->field[f].label) a->label[a->n_labels++] = f;
 }
 
-mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, int stages, mr__agree_t **out) {
+/* The communicator of a device's steps.  Where its maker's library is missing, values go through
+   the host. */
+static mr_err_t join_for_device(mr__agree_t *a, const mr_device_t *on, mr_diag_t *diag) {
+  const mr_process_ranks_t *p = a->ranks;
+  mr_diag_t why = {0};
+  if (on->backend->host) return MR_OK;
+  a->step_ops = p->ops_of ? p->ops_of(on) : &mr_collect_by_host;
+  mr_err_t e = a->step_ops->create(on, "step", p->rank, p->size, p->limit_s, &a->of_step, &why);
+  if (e != MR_ERR_UNAVAILABLE) return mr_diag_relay(diag, e, &why);
+  mr_notice("ranks on device %s exchange values through the host's memory: %s", on->name, why.text);
+  a->step_ops = &mr_collect_by_host;
+  return a->step_ops->create(on, "step", p->rank, p->size, p->limit_s, &a->of_step, diag);
+}
+
+mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, int stages, const mr_device_t *on,
+                        mr__agree_t **out) {
   const mr_process_ranks_t *p = mr_process_ranks();
   const mr_spec_t *in = &s->in_spec[0];
   mr_diag_t why = {0};
@@ -112,6 +129,7 @@ mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, int stages, mr__agree_t 
   if (e >= 0)
     e = p->ops->create(mr_device_default(), "train", p->rank, p->size, p->limit_s, &a->collect,
                        &why);
+  if (e >= 0) e = join_for_device(a, on, &why);
   if (e >= 0) return *out = a, MR_OK;
   mr__agree_close(a);
   return mr_stage_relay(s, e, &why);
@@ -119,6 +137,7 @@ mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, int stages, mr__agree_t 
 
 void mr__agree_close(mr__agree_t *a) {
   if (!a) return;
+  if (a->of_step) a->step_ops->destroy(a->of_step);
   if (a->collect) a->ranks->ops->destroy(a->collect);
   free(a->mine), free(a->all);
   free(a);
@@ -127,7 +146,9 @@ void mr__agree_close(mr__agree_t *a) {
 void mr__agree_set(const mr__agree_t *a, mr_train_config_t *t) {
   if (!a) return;
   t->rank = a->ranks->rank, t->ranks = a->ranks->size;
-  t->collect_ops = a->ranks->ops, t->collect = a->collect, t->limit_s = a->ranks->limit_s;
+  t->collect_ops = a->of_step ? a->step_ops : a->ranks->ops;
+  t->collect = a->of_step ? a->of_step : a->collect;
+  t->limit_s = a->ranks->limit_s;
   if (!t->compute.threads) t->compute.threads = a->ranks->threads;
 }
 

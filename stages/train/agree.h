@@ -3,7 +3,8 @@
    exclusion and labels, so that the ledger of each is that of the whole batch.
 
    One exchange a step, on the stage's thread, on the communicator by which the step exchanges its
-   sums too: the calls of a rank have one order.  A stage without such ranks has no mr__agree_t. */
+   sums too, unless it computes on a device, which has one of its own: the calls of a rank have one
+   order.  A stage without such ranks has no mr__agree_t. */
 #ifndef MR_STAGES_TRAIN_AGREE_H
 #define MR_STAGES_TRAIN_AGREE_H
 
@@ -14,9 +15,10 @@
 typedef struct mr__agree mr__agree_t;
 
 /* Joins the communicator of the job's ranks for stage s, whose input 0 has batches, worked through
-   in `ordered` parts; stages: those of pipelines, 0 without.  *out is NULL, with MR_OK, where the
+   in `ordered` parts; stages: those of pipelines, 0 without; on: where the step computes.  *out is NULL, with MR_OK, where the
    ranks are not processes.  MR_ERR_CONFIG, MR_ERR_NOMEM.  The caller closes it. */
-mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, int stages, mr__agree_t **out);
+mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, int stages, const mr_device_t *on,
+                        mr__agree_t **out);
 void mr__agree_close(mr__agree_t *a); /* NULL is fine */
 
 /* Sets rank, size and communicator of a step's configuration; those of a NULL stay. */

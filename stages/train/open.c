@@ -191,7 +191,7 @@ static mr_err_t open_compile(mr_stage_t *s) {
   if (e >= 0 && v->init) e = mr_train_init(&v->params, v->init, &why);
   if (e >= 0 && v->init) e = mr_params_init(&v->params, (uint64_t)v->seed, &why);
   mr__train_set_mesh(v, &train);
-  if (e >= 0) e = mr__agree_open(s, v->ordered, v->cut.cut.stages, &v->agree);
+  if (e >= 0) e = mr__agree_open(s, v->ordered, v->cut.cut.stages, v->on, &v->agree);
   if (e < 0 && !why.code) return e;
   mr__agree_set(v->agree, &train);
   if (e >= 0) e = mr_train_step_create(loss, &train, &v->step, &why);

@@ -238,6 +238,28 @@ static mr_err_t plan_ordered(mr_stage_t *s) {
   return MR_OK;
 }
 
+/* Ranks on devices are processes that share batches; what else ranks can share is the host's. */
+static mr_err_t plan_ranks_on_device(mr_stage_t *s) {
+  const train_t *v = s->state;
+  char zero[40] = "";
+  if (v->zero) snprintf(zero, sizeof zero, "zero=%" PRId64, v->zero);
+  const char *other = v->cut.cut.stages ? "pipeline="
+                      : v->in_parts     ? "a mesh that cuts parameters"
+                      : v->zero         ? zero
+                                        : NULL;
+  if (!mr_process_ranks())
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting device = %s: %d ranks share the batches of input in, and ranks "
+                         "of one process compute on its processors; want device=cpu, or a process "
+                         "for each rank by mpirun, srun or torchrun",
+                         v->device, v->ranks);
+  if (!other) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting device = %s: ranks on devices share batches, and %s is for "
+                       "device=cpu; want one of them",
+                       v->device, other);
+}
+
 /* The ranks that shard-to-device has declared share the ordered parts of a batch. */
 static mr_err_t plan_ranks(mr_stage_t *s) {
   train_t *v = s->state;
@@ -247,11 +269,7 @@ static mr_err_t plan_ranks(mr_stage_t *s) {
   MR_TRY(mr__train_plan_mesh(s));
   if (!v->ranks) return MR_OK;
   if (!v->ordered && !v->in_parts) v->ordered = MR__ORDERED_OF_RANKS;
-  if (!mr_device_on_host(v->device))
-    return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting device = %s: %d ranks share the batches of input in, and ranks "
-                         "of one process compute on its processors; want device=cpu",
-                         v->device, v->ranks);
+  if (!mr_device_on_host(v->device)) MR_TRY(plan_ranks_on_device(s));
   if (!v->in_parts && v->ranks > v->ordered && !v->cut.cut.stages)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting ordered = %" PRId64

@@ -58,8 +58,8 @@ mr_err_t mr__train_report_step(mr_stage_t *s, const mr_train_out_t *r, const mr_
 
 bool mr__train_watched(const mr_stage_t *s, int64_t step) {
   const train_t *v = s->state;
-  /* Ranks that are processes give rank 0 their parts. */
-  bool joins = (v->in_parts || mr__train_has_shares(v)) && v->agree;
+  /* Ranks that are processes give rank 0 their parts, or read their devices at the same time. */
+  bool joins = v->agree && (v->in_parts || mr__train_has_shares(v) || !v->on->backend->host);
   return (s->out_linked[OUT_METRICS] || joins) && v->watch_every &&
          (step - 1) % v->watch_every == 0;
 }

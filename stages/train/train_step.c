@@ -263,14 +263,16 @@ static mr_err_t train_step_count_step(mr_stage_t *s, const mr__train_flight_t *f
   return MR_OK;
 }
 
-/* Counts finished steps, in order; waits while more than `most` are in flight.
+/* Counts finished steps, in order; waits while more than `most` are in flight.  Ranks of several
+   devices count the same steps at the same time, whichever device is the faster one.
    MR_END: one of them was not finite and ends the run. */
 static mr_err_t count_steps(mr_stage_t *s, int64_t most) {
   train_t *v = s->state;
   mr_train_out_t r;
   mr_diag_t diag = {0};
   mr_err_t e = MR_OK;
-  while (e == MR_OK) {
+  bool alike = v->agree && !v->on->backend->host;
+  while (e == MR_OK && !(alike && v->begun - v->read <= most)) {
     e = mr_train_step_read(v->step, v->begun - v->read > most, &r, &diag);
     if (e == MR_END || e == MR_AGAIN) return MR_OK;
     if (e < 0) return mr_diag_prefix(s->diag, e, &diag, "step %" PRId64, v->at.step + 1);

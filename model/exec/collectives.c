@@ -1,11 +1,12 @@
-/* Collectives on the CPU: each is a call of the table that the graph was compiled for
-   (exec/comm.h), on the caller's thread.  Sums are added in the order of ranks, so that all have
-   the same bits. */
+/* Collectives on any backend: each is a call of the table that the graph was compiled for (comm.h),
+   on the caller's thread, which gives it to the device's queue if the device has one.  Sums are
+   added in the order of ranks, so that all have the same bits. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/backends/cpu/rules.h"
 #include "model/control/control.h"
+#include "model/exec/backend.h"
+#include "model/exec/call.h"
 #include "model/exec/comm.h"
 #include "model/exec/exec.h"
 #include "model/ops/operands.h"
@@ -19,6 +20,8 @@ static const mr_comm_rank_t *rank_along(const mr_compile_options_t *o, const cha
   return NULL;
 }
 
+static bool is_of_host(const mr_call_t *c) { return c->device->backend->host; }
+
 /* Lowers a collective, if the graph is compiled for a device of its axis (mr_pmap).
    MR_ERR_NORULE if neither a transform nor a device has bound the axis. */
 static mr_err_t axis_lower(mr_call_t *c, void (*run)(const mr_call_t *c), mr_diag_t *diag) {
@@ -28,9 +31,11 @@ static mr_err_t axis_lower(mr_call_t *c, void (*run)(const mr_call_t *c), mr_dia
     if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
     *s = *rank;
     s->axis = NULL; /* the caller's */
+    if (!is_of_host(c)) s->exchange_failed = NULL;
     c->state = s;
     c->fini = free;
     c->run = run;
+    c->by_host = !s->ops->recorded;
     return MR_OK;
   }
   return mr_fail(diag, MR_ERR_NORULE, "%s%s%s: no vmap binds the axis \"%s\"", c->eqn->scope,
@@ -48,16 +53,29 @@ static void psum_run(const mr_call_t *c) { reduce_all(c, MR_REDUCE_SUM); }
 static void pmax_run(const mr_call_t *c) { reduce_all(c, MR_REDUCE_MAX); }
 static void pmin_run(const mr_call_t *c) { reduce_all(c, MR_REDUCE_MIN); }
 
-mr_err_t mr__cpu_psum(mr_call_t *c, mr_diag_t *diag) { return axis_lower(c, psum_run, diag); }
-mr_err_t mr__cpu_pmax(mr_call_t *c, mr_diag_t *diag) { return axis_lower(c, pmax_run, diag); }
-mr_err_t mr__cpu_pmin(mr_call_t *c, mr_diag_t *diag) { return axis_lower(c, pmin_run, diag); }
+mr_err_t mr__psum_lower(mr_call_t *c, mr_diag_t *diag) { return axis_lower(c, psum_run, diag); }
+mr_err_t mr__pmax_lower(mr_call_t *c, mr_diag_t *diag) { return axis_lower(c, pmax_run, diag); }
+mr_err_t mr__pmin_lower(mr_call_t *c, mr_diag_t *diag) { return axis_lower(c, pmin_run, diag); }
 
-static void rule_collectives_index_run(const mr_call_t *c) {
-  *(int32_t *)c->out[0] = ((const mr_comm_rank_t *)c->state)->rank;
+/* Writes what does not change to a result: of the host's memory, whose bytes stay. */
+static void write_result(const mr_call_t *c, const void *bytes, size_t n) {
+  const mr_queue_ops_t *queue = c->device->backend->queue;
+  if (is_of_host(c))
+    memcpy(c->out[0], bytes, n);
+  else if (queue)
+    queue->copy_later(c->device, c->out[0], bytes, n, MR_COPY_IN);
+  else
+    mr_device_copy(c->device, c->out[0], bytes, n, MR_COPY_IN);
 }
 
-mr_err_t mr__cpu_axis_index(mr_call_t *c, mr_diag_t *diag) {
-  return axis_lower(c, rule_collectives_index_run, diag);
+static void index_run(const mr_call_t *c) {
+  const int *rank = &((const mr_comm_rank_t *)c->state)->rank;
+  _Static_assert(sizeof *rank == sizeof(int32_t), "a rank is an i32");
+  write_result(c, rank, sizeof *rank);
+}
+
+mr_err_t mr__axis_index_lower(mr_call_t *c, mr_diag_t *diag) {
+  return axis_lower(c, index_run, diag);
 }
 
 /* After a call that gives back the rank's own bytes, unless it fails. */
@@ -80,7 +98,7 @@ static mr_err_t check_axis_size(const mr_call_t *c, int64_t size, mr_diag_t *dia
                  mr_attr_get(c->eqn, "axis_name")->text, s->size, (long long)size);
 }
 
-mr_err_t mr__cpu_all_gather(mr_call_t *c, mr_diag_t *diag) {
+mr_err_t mr__all_gather_lower(mr_call_t *c, mr_diag_t *diag) {
   MR_TRY(axis_lower(c, gather_run, diag));
   return check_axis_size(c, mr_attr_get(c->eqn, "axis_size")->i[0], diag);
 }
@@ -91,7 +109,7 @@ static void scatter_run(const mr_call_t *c) {
   s->ops->reduce_scatter(s->collect, a->dtype, mr_aval_elems(a), c->in[0], c->out[0]);
 }
 
-mr_err_t mr__cpu_reduce_scatter(mr_call_t *c, mr_diag_t *diag) {
+mr_err_t mr__reduce_scatter_lower(mr_call_t *c, mr_diag_t *diag) {
   MR_TRY(axis_lower(c, scatter_run, diag));
   return check_axis_size(c, c->eqn->in[0]->aval.dim[0], diag);
 }
@@ -103,7 +121,7 @@ static void exchange_run(const mr_call_t *c) {
   note_failure(s, (const char *)c->in[0] + own, (const char *)c->out[0] + own, n);
 }
 
-mr_err_t mr__cpu_all_to_all(mr_call_t *c, mr_diag_t *diag) {
+mr_err_t mr__all_to_all_lower(mr_call_t *c, mr_diag_t *diag) {
   MR_TRY(axis_lower(c, exchange_run, diag));
   return check_axis_size(c, c->eqn->in[0]->aval.dim[0], diag);
 }
@@ -112,26 +130,32 @@ mr_err_t mr__cpu_all_to_all(mr_call_t *c, mr_diag_t *diag) {
 typedef struct permute {
   mr_comm_rank_t *rank;
   int to, from;
+  void *zeros; /* what a rank has that receives from none; NULL: it receives */
 } permute_t;
 
 static void permute_fini(void *state) {
-  free(((permute_t *)state)->rank);
-  free(state);
+  permute_t *p = state;
+  free(p->rank), free(p->zeros);
+  free(p);
 }
 
 static void permute_run(const mr_call_t *c) {
   const permute_t *p = c->state;
   const mr_comm_rank_t *s = p->rank;
   size_t bytes = mr_aval_bytes(&c->eqn->out[0]->aval);
-  if (p->from < 0 && bytes) memset(c->out[0], 0, bytes);
+  if (p->zeros) write_result(c, p->zeros, bytes);
   s->ops->send_receive(s->collect, p->to, p->from, bytes, c->in[0], c->out[0]);
 }
 
-mr_err_t mr__cpu_ppermute(mr_call_t *c, mr_diag_t *diag) {
+mr_err_t mr__ppermute_lower(mr_call_t *c, mr_diag_t *diag) {
   MR_TRY(axis_lower(c, permute_run, diag));
   permute_t *p = malloc(sizeof *p);
   if (!p) return mr_no_memory(diag, "the lowering of ppermute");
   *p = (permute_t){.rank = c->state};
   c->state = p, c->fini = permute_fini;
-  return mr_ppermute_places(c->eqn, p->rank->size, p->rank->rank, &p->to, &p->from, diag);
+  MR_TRY(mr_ppermute_places(c->eqn, p->rank->size, p->rank->rank, &p->to, &p->from, diag));
+  size_t bytes = mr_aval_bytes(&c->eqn->out[0]->aval);
+  if (p->from < 0 && bytes && !(p->zeros = calloc(1, bytes)))
+    return mr_no_memory(diag, "the lowering of ppermute");
+  return MR_OK;
 }
