@@ -275,12 +275,10 @@ static bool nccl_begin(mr_collect_t *c, const char *what, void *out, size_t byte
   return fill_result(c, out, bytes, call->recorded), false;
 }
 
-/* Watches the call from now on; one that is recorded runs later, and is not watched. */
-static void watch_call(nccl_call_t *call) {
-  mr_collect_t *c = call->c;
-  given_t *g = call->recorded ? NULL : calloc(1, sizeof *g);
-  if (call->recorded) return;
-  if (g) *g = (given_t){.mark = mr_device_mark(c->device), .what = call->what};
+/* Watches what has been given to the queue from now on. */
+static void watch_queue(mr_collect_t *c, const char *what) {
+  given_t *g = calloc(1, sizeof *g);
+  if (g) *g = (given_t){.mark = mr_device_mark(c->device), .what = what};
   if (!g || !g->mark) {
     free(g);
     nccl_fail_for_memory(c, "a call of NCCL");
@@ -293,7 +291,7 @@ static void watch_call(nccl_call_t *call) {
 static void nccl_end(nccl_call_t *call, int result) {
   mr_collect_t *c = call->c;
   bool good = settle_call(c, call->what, result);
-  if (good) watch_call(call);
+  if (good && !call->recorded) watch_queue(c, call->what); /* else nccl_given is called later */
   good = good && c->why.code >= 0;
   pthread_mutex_unlock(&c->lock);
   if (!good) fill_result(c, call->out, call->bytes, call->recorded);
@@ -396,6 +394,12 @@ static void nccl_receive(mr_collect_t *c, int from, size_t bytes, void *data) {
   nccl_send_receive(c, -1, from, bytes, NULL, data);
 }
 
+static void nccl_given(mr_collect_t *c) {
+  pthread_mutex_lock(&c->lock);
+  if (c->why.code >= 0 && c->comm) watch_queue(c, "a recorded run");
+  pthread_mutex_unlock(&c->lock);
+}
+
 /* ---- the end ---- */
 
 static void nccl_abort(mr_collect_t *c) {
@@ -454,6 +458,7 @@ const mr_collect_ops_t mr_collect_nccl = {.name = "nccl",
                                           .send = nccl_send,
                                           .receive = nccl_receive,
                                           .send_receive = nccl_send_receive,
+                                          .given = nccl_given,
                                           .abort = nccl_abort,
                                           .failed = nccl_failed,
                                           .destroy = nccl_destroy};

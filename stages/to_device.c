@@ -281,6 +281,12 @@ mr_err_t mr_train_stage_missing(mr_graph_t *g, const char *name, mr_diag_t *diag
     const char *before = mr_is_train_stage(step) ? mr_graph_before(g, step->name, 0) : NULL;
     if (before && !comes_from_device(g, before))
       MR_TRY(mr_graph_insert(g, def->name, step->name, 0, &given, diag));
+    else if (before && mr_graph_stage(g, before)->def == &mr_stage_to_device &&
+             def == &mr_stage_shard_to_device)
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "%s: the batches of %s lie on a device already, and ranks share them before "
+                     "that: want the graph without %s, as the step of a rank copies its own",
+                     before, step->name, before);
   }
   return MR_OK;
 }

@@ -50,6 +50,9 @@ typedef struct mr_collect_ops {
   /* Both at once, so that ranks in a ring need not take turns: sends in[bytes] to rank `to`, and
      receives out[bytes] from rank `from`; -1: to none, from none.  Both may be this rank. */
   void (*send_receive)(mr_collect_t *c, int to, int from, size_t bytes, const void *in, void *out);
+  /* After a run that was recorded has been given to the queue: its calls are waited for, from now
+     on, as others are.  NULL: tables whose calls are not recorded. */
+  void (*given)(mr_collect_t *c);
   /* Makes all calls of all ranks fail, those that wait now too.  Any thread. */
   void (*abort)(mr_collect_t *c);
   /* MR_OK, *rank -1; or MR_ERR_UNAVAILABLE with the sentence, *rank the one that did not come in

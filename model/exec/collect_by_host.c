@@ -21,8 +21,8 @@ static mr_err_t by_host_create(const mr_device_t *d, const char *id, int rank, i
   const mr_process_ranks_t *process = mr_process_ranks();
   mr_collect_t *c = calloc(1, sizeof *c);
   if (!c) return mr_no_memory(diag, "a rank of a communicator");
-  *c = (mr_collect_t){
-      .device = d, .by = process ? process->ops : &mr_collect_threads, .size = size};
+  *c =
+      (mr_collect_t){.device = d, .by = process ? process->ops : &mr_collect_threads, .size = size};
   mr_err_t e = c->by->create(mr_device_default(), id, rank, size, limit_s, &c->rank, diag);
   if (e < 0) return free(c), e;
   return *out = c, MR_OK;

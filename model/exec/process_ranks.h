@@ -15,8 +15,8 @@ typedef struct mr_process_ranks {
   /* Returns the table for devices whose memory the host cannot read: mr_collect_by_host, or what
      their maker's library gives.  NULL: mr_collect_by_host for all. */
   const mr_collect_ops_t *(*ops_of)(const mr_device_t *d);
-  int threads; /* this rank's share of its host's processors, at least 1 */
-  double limit_s;              /* how long a rank may keep the others waiting; > 0 */
+  int threads;    /* this rank's share of its host's processors, at least 1 */
+  double limit_s; /* how long a rank may keep the others waiting; > 0 */
   /* Says what this rank does from now on, for the others' sentences if they wait for it: `what` is
      static, "computes", at step `step` of a run; pace: how long it may keep them waiting.  Any
      thread; never blocks for long.  May be NULL. */

@@ -97,11 +97,11 @@ void mr_params_want(mr_params_t *s, mr_set_kind_t kind, int number, mr_dtype_t d
    has, none for parameters that are only evaluated.  Asserts that no slot has been requested
    before. */
 void mr_params_want_slots(mr_params_t *s, int n, mr_dtype_t dtype);
-/* Has a set that was requested hold pieces of the tensors alone: elems[n] of each, 0 for one that it
-   lacks, of which nothing may be read or written.  Before alloc, when all tensors are there.  MR_OK
-   or MR_ERR_NOMEM. */
+/* Has a set that was requested hold pieces of the tensors alone: elems[n] of each, 0 for one that
+   it lacks, of which nothing may be read or written.  Before alloc, when all tensors are there.
+   MR_OK or MR_ERR_NOMEM. */
 mr_err_t mr__params_pieces(mr_params_t *s, mr_set_kind_t kind, int number, const size_t *elems,
-                          mr_diag_t *diag);
+                           mr_diag_t *diag);
 /* Takes arenas of zeros for all tensors: values, in f32 unless mr_params_want requested another
    dtype; the slots of mr_params_want_slots, or without it MR_PARAM_SLOTS of f32; and an average if
    it was requested.  MR_OK; MR_ERR_NOMEM names the bytes. */

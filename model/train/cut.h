@@ -49,7 +49,8 @@ bool mr__cut_has(const mr__cut_t *c, int rank, mr_set_kind_t kind, int i);
 /* The elements that a rank has of parameter i in a set of this kind. */
 size_t mr__cut_elems(const mr__cut_t *c, mr_set_kind_t kind, int i);
 
-/* Lists a rank's parts of c's parameters in *part, which is the caller's.  MR_OK or MR_ERR_NOMEM. */
+/* Lists a rank's parts of c's parameters in *part, which is the caller's.  MR_OK or MR_ERR_NOMEM.
+ */
 mr_err_t mr__cut_list(const mr__cut_t *c, mr_params_t *part, mr_diag_t *diag);
 /* Then, before alloc: has the sets that part wants hold what this rank has of them alone, so that
    slots and average of a piece take its bytes and those of another stage none.  MR_OK or

@@ -364,7 +364,10 @@ mr_err_t mr__train_step_prepare(mr_train_step_t *t, const mr_params_t *params,
   return set_params(t, params, shares, in, out, diag);
 }
 
-static void start_own(mr_train_step_t *t) { mr__step_start(&t->s); }
+static void start_own(mr_train_step_t *t) {
+  mr__step_start(&t->s);
+  if (t->collect && t->collect_ops->given) t->collect_ops->given(t->collect);
+}
 
 /* Of a rank whose runs update parameters on its device: those of a run whose exchange has failed
    are undefined, and nothing is read of them. */

@@ -33,8 +33,8 @@ struct mr__agree {
   mr_collect_t *collect;
   const mr_collect_ops_t *step_ops; /* of a step on a device, with of_step */
   mr_collect_t *of_step;            /* NULL: the step exchanges by collect */
-  bool slices; /* each rank has its own records alone */
-  int rows;    /* the most of a rank; 0: batches are whole */
+  bool slices;                      /* each rank has its own records alone */
+  int rows;                         /* the most of a rank; 0: batches are whole */
   int n_labels, label[MR_FIELDS_MAX];
   size_t bytes;     /* of a rank */
   char *mine, *all; /* [bytes], [size][bytes] */
@@ -262,8 +262,9 @@ static mr_err_t join_rows(mr_stage_t *s, mr__agree_t *a, mr_buf_t *b) {
   return MR_OK;
 }
 
-mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled, bool settled,
-                   const mr_train_out_t *said, mr_buf_t *batch, uint32_t *wants, bool *stop) {
+static mr_err_t agree_on_step(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled,
+                              bool settled, const mr_train_out_t *said, mr_buf_t *batch,
+                              uint32_t *wants, bool *stop) {
   const mr_collect_ops_t *ops = a->ranks->ops;
   agreed_t what = mr_stopping(s)     ? AGREED_STOP
                   : settled          ? AGREED_SETTLED
@@ -294,6 +295,17 @@ mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled,
   }
   a->own = batch->n;
   return a->slices ? join_rows(s, a, batch) : MR_OK;
+}
+
+/* Steps that are under way on devices wait for ranks that may come no more. */
+static mr_err_t end_steps_after(mr__agree_t *a, mr_err_t e) {
+  if (e < 0 && a->of_step) (*a->step_ops->abort)(a->of_step);
+  return e;
+}
+
+mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled, bool settled,
+                   const mr_train_out_t *said, mr_buf_t *batch, uint32_t *wants, bool *stop) {
+  return end_steps_after(a, agree_on_step(s, a, step, pulled, settled, said, batch, wants, stop));
 }
 
 /* ---- a checkpoint ---- */
@@ -334,5 +346,5 @@ mr_err_t mr__agree_files(mr_stage_t *s, mr__agree_t *a, mr_err_t e, const mr_dia
     strcat(index, all[r].name);
   }
   free(all);
-  return e;
+  return end_steps_after(a, e);
 }

@@ -15,8 +15,9 @@
 typedef struct mr__agree mr__agree_t;
 
 /* Joins the communicator of the job's ranks for stage s, whose input 0 has batches, worked through
-   in `ordered` parts; stages: those of pipelines, 0 without; on: where the step computes.  *out is NULL, with MR_OK, where the
-   ranks are not processes.  MR_ERR_CONFIG, MR_ERR_NOMEM.  The caller closes it. */
+   in `ordered` parts; stages: those of pipelines, 0 without; on: where the step computes.  *out is
+   NULL, with MR_OK, where the ranks are not processes.  MR_ERR_CONFIG, MR_ERR_NOMEM.  The caller
+   closes it. */
 mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, int stages, const mr_device_t *on,
                         mr__agree_t **out);
 void mr__agree_close(mr__agree_t *a); /* NULL is fine */

@@ -457,6 +457,11 @@ static mr_err_t open_and_resume(mr_stage_t *s) {
   mr_diag_t why = {0};
   v->answered = mr__train_asked();
   mr_train_team_report(s, &v->team);
+  if (v->as_one > 1)
+    mr_notice(
+        "%s: device %s computes what %d ranks share as one, with the same bits: a process for each "
+        "rank, by mpirun, srun or torchrun, uses several devices",
+        s->name, v->device, v->as_one);
   if (v->on_nan == MR__ON_NAN_TRACE &&
       mr__replay_folder(v->replay_dir ? v->replay_dir : "", &why) < 0)
     return mr_diag_prefix(s->diag, MR_ERR_IO, &why, "%s: setting replay-dir", s->name);

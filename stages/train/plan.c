@@ -247,12 +247,6 @@ static mr_err_t plan_ranks_on_device(mr_stage_t *s) {
                       : v->in_parts     ? "a mesh that cuts parameters"
                       : v->zero         ? zero
                                         : NULL;
-  if (!mr_process_ranks())
-    return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting device = %s: %d ranks share the batches of input in, and ranks "
-                         "of one process compute on its processors; want device=cpu, or a process "
-                         "for each rank by mpirun, srun or torchrun",
-                         v->device, v->ranks);
   if (!other) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "setting device = %s: ranks on devices share batches, and %s is for "
@@ -265,11 +259,13 @@ static mr_err_t plan_ranks(mr_stage_t *s) {
   train_t *v = s->state;
   int64_t batch = s->in_spec[IN_TRAIN].batch;
   v->ranks = s->in_spec[IN_TRAIN].ranks;
+  v->as_one = 0;
   if (!v->ranks) v->ranks = v->cut.cut.stages;
   MR_TRY(mr__train_plan_mesh(s));
   if (!v->ranks) return MR_OK;
   if (!v->ordered && !v->in_parts) v->ordered = MR__ORDERED_OF_RANKS;
-  if (!mr_device_on_host(v->device)) MR_TRY(plan_ranks_on_device(s));
+  bool on_device = !mr_device_on_host(v->device);
+  if (on_device) MR_TRY(plan_ranks_on_device(s));
   if (!v->in_parts && v->ranks > v->ordered && !v->cut.cut.stages)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting ordered = %" PRId64
@@ -288,6 +284,8 @@ static mr_err_t plan_ranks(mr_stage_t *s) {
                          "one, which has its own records alone; want on-nan=stop, and on-nan=trace "
                          "in a run of one process from the same checkpoint",
                          v->ranks);
+  v->as_one = on_device && !mr_process_ranks() ? v->ranks : 0;
+  if (v->as_one) v->ranks = 0; /* which has the same bits */
   int all = v->in_parts ? mr_mesh_ranks(&v->mesh) : v->ranks;
   if (v->team.pin && all > 1)
     return mr_stage_fail(s, MR_ERR_CONFIG,

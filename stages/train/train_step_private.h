@@ -53,6 +53,7 @@ typedef struct train {
   const mr_device_t *on;  /* that device, from open to close */
   bool there;             /* the training batches lie there (to-device) */
   int ranks;              /* that share each batch (shard-to-device); 0: the step has none */
+  int as_one;             /* ranks of one process that its device computes as one; 0: none */
   mr_pipeline_plan_t cut; /* of a pipeline, whose stages the ranks are; 0 stages: no pipeline */
   mr_mesh_t mesh;         /* of shard-to-device's ranks, if it has declared them */
   char *lies;             /* how these lie, for the page (lies.c); heap, NULL: not in parts */

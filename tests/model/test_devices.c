@@ -178,6 +178,31 @@ static bool two_opencl_devices(void) {
   return waitpid(child, &status, 0) == child && status == 0;
 }
 
+/* As processes of one host do, each with another number. */
+static void a_name_without_a_number_means_the_preferred_device(void **state) {
+  if (!two_opencl_devices()) skip();
+  static const struct {
+    int preferred;
+    const char *environment;
+    int index;
+  } row[] = {{0, NULL, 0}, {1, NULL, 1}, {1, "0", 0}, {7, NULL, 0}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    mr_device_prefer(row[i].preferred);
+    if (row[i].environment) setenv("MILLRACE_OPENCL", row[i].environment, 1);
+    const mr_device_t *d = opened("opencl");
+    if (d->index != row[i].index) fail_msg("row %zu: %s", i, d->name);
+    mr_device_close(d);
+    unsetenv("MILLRACE_OPENCL");
+  }
+  mr_diag_t diag = {0};
+  const mr_device_t *d;
+  setenv("MILLRACE_OPENCL", "7", 1); /* what is asked for is not replaced */
+  mr_device_prefer(7);
+  assert_int_equal(mr_device_open("opencl", &d, &diag), MR_ERR_CONFIG);
+  unsetenv("MILLRACE_OPENCL");
+  mr_device_prefer(0);
+}
+
 static void opencl_devices_compute_at_once(void **state) {
   if (!two_opencl_devices()) skip();
   two_compute_at_once("opencl:0", "opencl:1");
@@ -191,6 +216,7 @@ int main(void) {
       cmocka_unit_test(shares_have_the_processors_between_them),
       cmocka_unit_test(two_names_of_one_device_are_the_same),
       cmocka_unit_test(opencl_devices_compute_at_once),
+      cmocka_unit_test(a_name_without_a_number_means_the_preferred_device),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

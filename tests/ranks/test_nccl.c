@@ -13,7 +13,11 @@
 #include <math.h>
 #include <pthread.h>
 
+#include "model/control/control.h"
+#include "model/exec/device.h"
+#include "model/exec/exec.h"
 #include "model/exec/mesh_comm.h"
+#include "model/ops/lax.h"
 #include "ranks/nccl.h"
 #include "tests/ranks/nccl_standin.h"
 #include "tests/ranks/processes.h"
@@ -112,6 +116,8 @@ struct member {
   member_fn *fn;
   uint64_t hash;
   float x[8];
+  _Alignas(64) float results[112]; /* of a graph, as result_at says */
+  int repeats;                     /* of its runs */
   mr_err_t code;
   mr_diag_t diag;
 };
@@ -296,6 +302,100 @@ static void calls_that_are_recorded_run_with_each_repeat(void **state) {
   }
 }
 
+/* ---- collectives of a graph, whose runs are recorded ---- */
+
+static _Thread_local int repeats;
+
+/* The first run gives its calls, the second one records them, and later ones start what is
+   recorded. */
+static void repeat_run(const mr_device_t *d, void **kept, const void *const *at, int n,
+                       void (*give)(void *arg), void *arg) {
+  int run = repeats++;
+  if (run == 1) standin->record(d->context, true);
+  if (run <= 1) give(arg);
+  if (run == 1) standin->record(d->context, false);
+  if (run >= 1) standin->replay(d->context);
+}
+
+static void forget_runs(const mr_device_t *d, void *kept) {}
+
+static const mr_record_ops_t record_ops = {.repeat = repeat_run, .forget = forget_runs};
+
+static mr_fn_t *collectives_fn(void) {
+  enum { RANKS = 3 };
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, RANKS, 2));
+  mr_var_t *out[] = {mr_lax_psum(f, x, "i"),
+                     mr_lax_pmax(f, x, "i"),
+                     mr_lax_all_gather(f, x, "i", RANKS),
+                     mr_lax_psum_scatter(f, x, "i"),
+                     mr_lax_all_to_all(f, x, "i"),
+                     mr_lax_ppermute(f, x, "i", RANKS, (const int[][2]){{0, 1}, {1, 2}, {2, 0}})};
+  mr_fn_return(f, 6, out);
+  return f;
+}
+
+/* Where the results of 6, 6, 18, 2, 6 and 6 numbers begin, each aligned as arrays are. */
+static const int result_at[] = {0, 16, 32, 64, 80, 96};
+
+static void run_graph(const mr_device_t *d, const mr_comm_rank_t *rank, float *results, int runs,
+                      member_t *m) {
+  _Alignas(64) float in[6];
+  mr_exec_t *x = NULL;
+  mr_fn_t *f = collectives_fn();
+  const mr_compile_options_t o = {.device = d, .rank = rank, .n_ranks = 1};
+  void *out[6];
+  m->code = mr_compile(f, &o, &x, &m->diag);
+  mr_fn_destroy(f);
+  for (int run = 0; run < runs && m->code >= 0; run++) {
+    for (int i = 0; i < 6; i++) in[i] = (float)(100 * m->rank + 10 * run + i);
+    for (int i = 0; i < 6; i++) out[i] = results + result_at[i];
+    memset(results, 0, sizeof m->results);
+    mr_exec_start(x, (const void *const[]){in}, out);
+    if (d->backend->queue) mr_device_reached(d, NULL, true, NULL);
+  }
+  mr_exec_destroy(x);
+}
+
+static void run_graph_by_nccl(member_t *m, mr_collect_t *c) {
+  mr_comm_rank_t rank = {
+      .ops = &mr_collect_nccl, .collect = c, .rank = m->rank, .size = m->size, .axis = "i"};
+  fake_t recorded = {.backend = *here->backend, .device = *here};
+  recorded.backend.record = &record_ops, recorded.device.backend = &recorded.backend;
+  repeats = 0;
+  run_graph(&recorded.device, &rank, m->results, 4, m);
+  m->repeats = repeats;
+}
+
+static void *run_graph_by_threads(void *arg) {
+  member_t *m = arg;
+  mr_collect_t *c = NULL;
+  m->code =
+      mr_collect_threads.create(mr_device_default(), "graph", m->rank, m->size, 600, &c, &m->diag);
+  mr_comm_rank_t rank = {
+      .ops = &mr_collect_threads, .collect = c, .rank = m->rank, .size = m->size, .axis = "i"};
+  if (m->code >= 0) run_graph(mr_device_default(), &rank, m->results, 4, m);
+  mr_collect_threads.destroy(c);
+  return NULL;
+}
+
+static void collectives_of_a_graph_are_recorded_with_its_runs(void **state) {
+  member_t m[3], want[3];
+  pthread_t thread[3];
+  run_members(3, 600, "graph", run_graph_by_nccl, m);
+  all_ended_well(3, m);
+  for (int r = 0; r < 3; r++) {
+    want[r] = (member_t){.rank = r, .size = 3};
+    assert_int_equal(pthread_create(&thread[r], NULL, run_graph_by_threads, &want[r]), 0);
+  }
+  for (int r = 0; r < 3; r++) pthread_join(thread[r], NULL);
+  for (int r = 0; r < 3; r++) {
+    assert_int_equal(want[r].code, MR_OK);
+    assert_int_equal(m[r].repeats, 4);
+    assert_memory_equal(m[r].results, want[r].results, sizeof m[r].results);
+  }
+}
+
 static void record_first(member_t *m, mr_collect_t *c) {
   float x = 1, y = 0;
   standin->record(here->context, true);
@@ -350,6 +450,29 @@ static void never_connect(member_t *m, mr_collect_t *c) {
   while (m->rank == 2 && mr_collect_nccl.failed(c, &m->missing, &unsaid) >= 0) sched_yield();
   waiting.all_reduce(c, MR_REDUCE_SUM, MR_F32, 1, &x, &y);
   m->x[0] = y;
+}
+
+/* The same of a run that all have recorded, and that rank 1 does not start again. */
+static void skip_a_recorded_run(member_t *m, mr_collect_t *c) {
+  float x = 1, y = 0;
+  mr_diag_t unsaid = {0};
+  waiting.all_reduce(c, MR_REDUCE_SUM, MR_F32, 1, &x, &y);
+  standin->record(here->context, true);
+  mr_collect_nccl.all_reduce(c, MR_REDUCE_SUM, MR_F32, 1, &x, &y);
+  standin->record(here->context, false);
+  if (m->rank != 1) {
+    standin->replay(here->context);
+    mr_collect_nccl.given(c);
+  }
+  while (mr_collect_nccl.failed(c, &m->missing, &unsaid) >= 0) sched_yield();
+  wait_here();
+}
+
+static void a_recorded_run_to_which_a_rank_does_not_come_ends_within_the_limit(void **state) {
+  member_t m[3];
+  run_members(3, 4, "skipped run", skip_a_recorded_run, m);
+  fails_everywhere(3, m, -1, "in a recorded run: it did not end within the limit");
+  assert_string_equal(standin->fault(), "");
 }
 
 static void a_rank_that_never_connects_is_named(void **state) {
@@ -452,8 +575,10 @@ int main(void) {
       cmocka_unit_test(the_unique_id_goes_through_the_job_of_processes),
       cmocka_unit_test(each_axis_of_a_mesh_has_a_communicator_of_its_own),
       cmocka_unit_test(calls_that_are_recorded_run_with_each_repeat),
+      cmocka_unit_test(collectives_of_a_graph_are_recorded_with_its_runs),
       cmocka_unit_test(the_call_that_connects_may_not_be_recorded),
       cmocka_unit_test(a_call_to_which_a_rank_does_not_come_ends_within_the_limit_on_all),
+      cmocka_unit_test(a_recorded_run_to_which_a_rank_does_not_come_ends_within_the_limit),
       cmocka_unit_test(a_rank_that_never_connects_is_named),
       cmocka_unit_test(an_abort_ends_the_calls_that_wait_on_all_ranks),
       cmocka_unit_test(a_dtype_that_nccl_has_not_is_named),
