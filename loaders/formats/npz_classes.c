@@ -142,30 +142,16 @@ static bool has_numbers(const mr_shards_t *s, const char *name, size_t n) {
   return false;
 }
 
-/* The array whose classes have names, into t->classes_of. */
-static void choose_owner(mr_shard_source_t *t) {
-  static const char *const usual[] = {"label", "class", "cls"};
-  bool sure = false;
-  *t->classes_of = 0;
-  for (int c = 0; c < t->shards->n_columns && !sure; c++) {
-    const mr_shards_column_t *k = &t->shards->column[c];
-    size_t n = length_of_owner(k);
-    if (!n || !has_numbers(t->shards, k->name, n)) continue;
-    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-      sure |= n == strlen(usual[i]) && !memcmp(k->name, usual[i], n);
-    if (sure || !*t->classes_of)
-      snprintf(t->classes_of, sizeof t->classes_of, "%.*s", (int)n, k->name);
-  }
-}
-
-/* Puts the names, which the indexes hold, into name[]; returns how many there are, or -1 with a
-   sentence if a number has two. */
-static int collect_names(mr_stage_t *s, const mr_shard_source_t *t, const char **name) {
+/* Puts the names of array `of`, which the indexes hold, into name[LISTED_MAX], which is NULL;
+   returns how many there are: 0 for an index that is not ours, -1 with a sentence if a number has
+   two. */
+static int collect_names(mr_stage_t *s, const mr_shard_source_t *t, const char *of,
+                         const char **name) {
   int n = 0;
   for (int c = 0; c < t->shards->n_columns; c++) {
     const mr_shards_column_t *k = &t->shards->column[c];
     size_t own = length_of_owner(k);
-    if (own != strlen(t->classes_of) || memcmp(k->name, t->classes_of, own)) continue;
+    if (own != strlen(of) || memcmp(k->name, of, own)) continue;
     char *text;
     long i = strtol(k->name + own + N_ENDING + 1, &text, 10);
     if (i < 0 || i >= LISTED_MAX || *text++ != ' ') continue;
@@ -174,45 +160,82 @@ static int collect_names(mr_stage_t *s, const mr_shard_source_t *t, const char *
           s, MR_ERR_DATA,
           "%s%s calls class %ld %.60s in one file and %.60s in another: want one list, or "
           "names=FILE",
-          t->classes_of, ENDING, i, name[i], text);
+          of, ENDING, i, name[i], text);
       return -1;
     }
     name[i] = text;
     if (i >= n) n = (int)i + 1;
   }
+  for (int i = 0; i < n; i++)
+    if (!name[i]) return 0;
   return n;
 }
 
-/* name: [LISTED_MAX] NULL. */
-static mr_err_t take_names(mr_stage_t *s, mr_shard_source_t *t, const char **name) {
-  int n = collect_names(s, t, name);
-  if (n < 0) return MR_ERR_DATA;
-  for (int i = 0; i < n; i++)
-    if (!name[i]) return *t->classes_of = 0, MR_OK; /* an index that is not ours */
-  if (t->classes && t->classes != n)
-    return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting classes = %" PRId64 ": %s%s has %d names, want as many",
-                         t->classes, t->classes_of, ENDING, n);
-  t->classes = n;
-  mr_diag_t why = {0};
-  mr_err_t e = mr__class_names_usual(&t->names, name, n, &why);
-  if (e < 0) return mr_stage_relay(s, e, &why);
-  t->dataset = (mr_dataset_t){t->kind->name, n, t->names.name};
-  t->named = (mr_classes_t){n, t->names.name};
-  char where[MR_PATH_MAX + MR_SHARD_NAME_MAX + 20];
-  mr_snprintf(where, sizeof where, "%s: %s%s", t->shards->shard->path, t->classes_of, ENDING);
-  mr__class_names_say_forms(&t->named, where);
+/* Adds the names of array of[0,n) to t->own. */
+static mr_err_t take_names_of(mr_stage_t *s, mr_shard_source_t *t, const char *of, size_t n) {
+  mr_shard_named_t *more = realloc(t->own, ((size_t)t->n_own + 1) * sizeof *more);
+  if (!more) return mr_stage_no_memory(s, "the names of classes");
+  mr_shard_named_t *own = &(t->own = more)[t->n_own];
+  *own = (mr_shard_named_t){.name = calloc(LISTED_MAX, sizeof *own->name)};
+  snprintf(own->of, sizeof own->of, "%.*s", (int)n, of);
+  if (!own->name) return mr_stage_no_memory(s, "the names of classes");
+  t->n_own++;
+  int found = collect_names(s, t, own->of, own->name);
+  if (found <= 0) {
+    free(own->name), t->n_own--;
+    return found < 0 ? MR_ERR_DATA : MR_OK;
+  }
+  const char **fit = realloc(own->name, (size_t)found * sizeof *fit);
+  if (fit) own->name = fit;
+  own->list = (mr_classes_t){found, own->name};
   return MR_OK;
 }
 
+/* The lists of all arrays of whole numbers. */
+static mr_err_t take_lists(mr_stage_t *s, mr_shard_source_t *t) {
+  for (int c = 0; c < t->shards->n_columns; c++) {
+    const mr_shards_column_t *k = &t->shards->column[c];
+    size_t n = length_of_owner(k);
+    bool known = !n || !has_numbers(t->shards, k->name, n);
+    for (int i = 0; i < t->n_own && !known; i++)
+      known = strlen(t->own[i].of) == n && !memcmp(t->own[i].of, k->name, n);
+    if (!known) MR_TRY(take_names_of(s, t, k->name, n));
+  }
+  return MR_OK;
+}
+
+/* The list that speaks for the data set: of an array that is usually a label, or the first. */
+static const mr_shard_named_t *choose_list(const mr_shard_source_t *t) {
+  static const char *const usual[] = {"label", "class", "cls"};
+  for (size_t k = 0; k < sizeof usual / sizeof *usual; k++)
+    for (int i = 0; i < t->n_own; i++)
+      if (!strcmp(t->own[i].of, usual[k])) return &t->own[i];
+  return t->own;
+}
+
+static void say_where_list(const mr_shard_source_t *t, const mr_shard_named_t *own, char *where,
+                           size_t n) {
+  mr_snprintf(where, n, "%s: %s%s", t->shards->shard->path, own->of, ENDING);
+}
+
 mr_err_t mr_npz_take_classes(mr_stage_t *s, mr_shard_source_t *t) {
-  *t->classes_of = 0;
-  if (t->named.n) return MR_OK;
-  choose_owner(t);
-  if (!*t->classes_of) return MR_OK;
-  const char **name = calloc(LISTED_MAX, sizeof *name);
-  if (!name) return mr_stage_no_memory(s, "the names of classes");
-  mr_err_t e = take_names(s, t, name);
-  free(name);
-  return e;
+  char where[MR_PATH_MAX + MR_SHARD_NAME_MAX + 20];
+  MR_TRY(take_lists(s, t));
+  if (!t->n_own || t->named.n) return MR_OK; /* names= speaks for all of them */
+  const mr_shard_named_t *main = choose_list(t);
+  int n = main->list.n;
+  if (t->classes && t->classes != n)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting classes = %" PRId64 ": %s%s has %d names, want as many",
+                         t->classes, main->of, ENDING, n);
+  t->classes = n;
+  mr_diag_t why = {0};
+  mr_err_t e = mr__class_names_usual(&t->names, main->name, n, &why);
+  if (e < 0) return mr_stage_relay(s, e, &why);
+  t->dataset = (mr_dataset_t){t->kind->name, n, t->names.name};
+  for (int i = 0; i < t->n_own; i++) {
+    say_where_list(t, &t->own[i], where, sizeof where);
+    mr__class_names_say_forms(&t->own[i].list, where);
+  }
+  return MR_OK;
 }

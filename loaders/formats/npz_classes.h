@@ -15,9 +15,10 @@ bool mr_npz_names_classes(const char *name, size_t n);
 mr_err_t mr_npz_note_classes(mr_shard_file_t *file, int64_t at, int64_t bytes, const char *name,
                              size_t n, mr_shard_draft_t *draft, const char **why, mr_diag_t *diag);
 
-/* For settle, before the fields are: takes the names of one array of whole numbers, the one that is
-   usually a label or the first, unless names= gives others.  Sets t->classes_of.  MR_ERR_DATA for
-   files whose lists differ, and MR_ERR_CONFIG for another number than classes=. */
+/* For settle, before the fields are: takes the names of every array of whole numbers that has some,
+   into t->own, and without names= for the data set those of the one that is usually a label, or the
+   first.  MR_ERR_DATA for files whose lists differ, and
+   MR_ERR_CONFIG for another number than classes=. */
 mr_err_t mr_npz_take_classes(mr_stage_t *s, mr_shard_source_t *t);
 
 #endif

@@ -256,7 +256,7 @@ static mr_err_t unpack_feature(const mr_shard_source_t *base, int at, const mr_e
     case AS_LABEL:
       mr_example_ints(f, false, &one);
       *(int32_t *)v->data = (int32_t)one;
-      return mr__shard_check_label(base, one, diag);
+      return mr__shard_check_label(base->classes, one, diag);
     default: break;
   }
   if (field->ragged && f->n > field->dim[0]) /* the file was another when its index was made */

@@ -498,7 +498,7 @@ static mr_err_t unpack_cell(const table_t *t, int field, char *cell, size_t n, m
   } else {
     MR_TRY(parse_cell(cell, n, as != AS_F32 && as != AS_F64, &whole, &number, diag));
   }
-  if (as == AS_LABEL || as == AS_CLASS) MR_TRY(mr__shard_check_label(base, whole, diag));
+  if (as == AS_LABEL || as == AS_CLASS) MR_TRY(mr__shard_check_label(base->classes, whole, diag));
   if (as == AS_I32 && (whole < INT32_MIN || whole > INT32_MAX))
     return mr_fail(diag, MR_ERR_DATA, "holds %" PRId64 ", which does not fit i32, want it as i64",
                    whole);

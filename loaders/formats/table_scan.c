@@ -407,6 +407,7 @@ static char choose_separator(const char *row, size_t n) {
   return choice[best];
 }
 
+/* What no name of a column holds. */
 static bool table_is_control(char c) {
   return ((unsigned char)c < ' ' && (c < '\t' || c > '\r')) || c == 0x7F;
 }
@@ -439,7 +440,7 @@ static mr_err_t check_is_table(table_scan_t *t, const char *p, int64_t n) {
                        "%s: is no CSV file but UTF-16 text: iconv -f UTF-16 -t UTF-8 makes "
                        "UTF-8 of it",
                        t->file->path);
-  for (int64_t i = 0; i < n && i < MR_FILE_LOOK; i++)
+  for (int64_t i = 0; i < n && i < MR_FILE_LOOK && p[i] != '\n' && p[i] != '\r'; i++)
     if (table_is_control(p[i]))
       return TABLE_FAULT(t,
                          "%s: is no CSV file: byte %" PRId64

@@ -404,7 +404,7 @@ static mr_err_t unpack_field(const mr_shard_source_t *t, int f, const mr_shard_b
   switch (t->field[f].as) {
     case AS_LABEL:
       MR_TRY(tar_parse_class(t, p, &whole, diag));
-      MR_TRY(mr__shard_check_label(t, whole, diag));
+      MR_TRY(mr__shard_check_label(t->classes, whole, diag));
       *(int32_t *)v->data = (int32_t)whole;
       return MR_OK;
     case AS_INT:

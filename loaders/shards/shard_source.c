@@ -5,10 +5,12 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/same_name.h"
 #include "base/text.h"
 
 /* ---- fields= ---- */
@@ -64,8 +66,8 @@ mr_field_t mr__shard_bytes_field(const char *name, int64_t most) {
   return f;
 }
 
-mr_err_t mr__shard_check_label(const mr_shard_source_t *t, int64_t label, mr_diag_t *diag) {
-  int64_t end = t->classes ? t->classes : INT32_MAX;
+mr_err_t mr__shard_check_label(int64_t classes, int64_t label, mr_diag_t *diag) {
+  int64_t end = classes ? classes : INT32_MAX;
   if (label >= 0 && label < end) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA,
                  "label %" PRId64 " is not in [0,%" PRId64
@@ -140,15 +142,74 @@ static mr_err_t shard_source_check_fields(mr_stage_t *s, const mr_spec_t *out) {
   return MR_OK;
 }
 
-/* The names that `millrace pack` has written beside its shards, into path[MR_PATH_MAX]; NULL:
-   none. */
-static const char *packed_names(const mr_shard_source_t *t, char *path) {
-  const mr_shard_t *first = t->shards->shard;
-  const char *slash = strrchr(first->path, '/');
-  int folder = slash ? (int)(slash - first->path) : 1;
-  if (first->object) return NULL;
-  snprintf(path, MR_PATH_MAX, "%.*s/" MR_PACK_CLASSES, folder, slash ? first->path : ".");
+/* The names that `millrace pack` has written beside shard i, into path[MR_PATH_MAX]; NULL: none. */
+static const char *packed_names(const mr_shard_source_t *t, int i, char *path) {
+  const mr_shard_t *shard = &t->shards->shard[i];
+  const char *slash = strrchr(shard->path, '/');
+  int folder = slash ? (int)(slash - shard->path) : 1;
+  if (shard->object) return NULL;
+  snprintf(path, MR_PATH_MAX, "%.*s/" MR_PACK_CLASSES, folder, slash ? shard->path : ".");
   return access(path, F_OK) == 0 ? path : NULL;
+}
+
+/* Whether shard i lies in the folder of the one before it, whose names are known. */
+static bool lies_beside(const mr_shard_source_t *t, int i) {
+  const char *a = t->shards->shard[i].path, *b = i ? t->shards->shard[i - 1].path : NULL;
+  const char *slash = strrchr(a, '/');
+  size_t n = slash ? (size_t)(slash - a) + 1 : 0;
+  return b && !strncmp(a, b, n) && !strchr(b + n, '/');
+}
+
+mr_err_t mr__shard_agree(mr_stage_t *s, const mr_classes_t *with_data, const char *where) {
+  const mr_shard_source_t *t = s->state;
+  const mr_classes_t *used = &t->named;
+  char one[160], other[160];
+  mr_diag_t why = {0};
+  int both = used->n < with_data->n ? used->n : with_data->n, differ = 0;
+  for (int i = 0; i < both; i++) differ += !mr_same_name(used->name[i], with_data->name[i]);
+  if (!differ) return MR_OK;
+  int32_t *place = calloc((size_t)with_data->n + 1, sizeof *place);
+  if (!place) return mr_stage_no_memory(s, "the names of classes");
+  mr_err_t e = mr_classes_places(with_data, used, place, &why);
+  bool moved = !t->names_file;
+  for (int i = 0; i < with_data->n && e >= 0; i++) moved |= place[i] >= 0 && place[i] != i;
+  free(place);
+  if (e < 0) return mr_stage_relay(s, e, &why);
+  mr_classes_text(with_data, other, sizeof other), mr_classes_text(used, one, sizeof one);
+  if (moved)
+    return mr_stage_fail(s, MR_ERR_DATA,
+                         "%s calls the %d classes %s, and %s the %d classes %s: one number would "
+                         "mean two classes; %s",
+                         where, with_data->n, other,
+                         t->names_file ? t->names_file : "the folder of the first file", used->n,
+                         one,
+                         t->names_file ? "want names= in the order of the data's, or without it"
+                                       : "stage concatenate joins such sets by name");
+  mr_notice("%s: the classes %s of %s are called %s, as names= says", t->shards->shard->path, other,
+            where, one);
+  return MR_OK;
+}
+
+/* Compares the names beside the files with those that are used, a folder after the other; without
+   names= a list that has more of them takes their place. */
+static mr_err_t compare_packed(mr_stage_t *s) {
+  mr_shard_source_t *t = s->state;
+  char path[MR_PATH_MAX];
+  mr_err_t e = MR_OK;
+  for (int i = 0; i < t->shards->n && e >= 0; i++) {
+    mr_class_names_t names = {0};
+    mr_diag_t why = {0};
+    if (lies_beside(t, i) || !packed_names(t, i, path)) continue;
+    e = mr_stage_relay(s, mr__class_names_read(&names, NULL, path, 0, &why), &why);
+    if (e >= 0) e = mr__shard_agree(s, &(mr_classes_t){names.n, names.name}, path);
+    if (e >= 0 && !t->names_file && names.n > t->names.n) {
+      mr_class_names_t shorter = t->names;
+      t->names = names, names = shorter;
+      t->classes = t->names.n, t->named = (mr_classes_t){t->names.n, t->names.name};
+    }
+    mr__class_names_free(&names);
+  }
+  return e;
 }
 
 /* Without a file of names, classes are called by their numbers, which say nothing more. */
@@ -156,17 +217,25 @@ static mr_err_t name_classes(mr_stage_t *s) {
   mr_shard_source_t *t = s->state;
   mr_diag_t why = {0};
   char packed[MR_PATH_MAX];
-  const char *file = t->names_file ? t->names_file : packed_names(t, packed);
+  const char *file = t->names_file;
+  for (int i = 0; i < t->shards->n && !file; i++)
+    if (!lies_beside(t, i)) file = packed_names(t, i, packed);
   t->named = (mr_classes_t){0};
   if (file) {
     mr_err_t e = mr__class_names_read(&t->names, NULL, file, (int)t->classes, &why);
     if (e < 0) return mr_stage_relay(s, e, &why);
     t->classes = t->names.n;
     t->named = (mr_classes_t){t->names.n, t->names.name};
-    return MR_OK;
+    return compare_packed(s);
   }
   mr_err_t e = mr__class_names_numbers(&t->names, (int)t->classes, &why);
   return mr_stage_relay(s, e, &why);
+}
+
+static void forget_own_names(mr_shard_source_t *t) {
+  for (int i = 0; i < t->n_own; i++) free(t->own[i].name);
+  free(t->own);
+  t->own = NULL, t->n_own = 0;
 }
 
 /* What labels are called, unless the kind has said it. */
@@ -216,7 +285,8 @@ mr_err_t mr__shard_source_plan(mr_stage_t *s, const mr_shard_kind_t *kind) {
                      .n_records = mr__split_size(&t->split),
                      .n_epochs = 1,
                      .dataset = &t->dataset};
-  t->n_fields = t->n_wants = 0, t->sums = -1, *t->classes_of = 0;
+  t->n_fields = t->n_wants = 0, t->sums = -1;
+  forget_own_names(t);
   MR_TRY(kind->settle(t, s, word, n, out));
   out->n_fields = t->n_fields;
   name_fields(t, out);
@@ -229,7 +299,7 @@ void mr__shard_source_forget(mr_stage_t *s) {
   mr_shard_source_t *t = s->state;
   mr_shards_close(t->shards);
   t->shards = NULL;
-  mr__class_names_free(&t->names);
+  mr__class_names_free(&t->names), forget_own_names(t);
 }
 
 /* ---- reading ---- */

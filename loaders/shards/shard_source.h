@@ -73,6 +73,13 @@ typedef struct mr_shard_kind {
   mr_err_t (*verify)(const void *ctx, int i, int fd, const char *path, mr_diag_t *diag);
 } mr_shard_kind_t;
 
+/* What the files themselves call the classes of one column. */
+typedef struct mr_shard_named {
+  char of[MR_SHARD_NAME_MAX]; /* the column */
+  mr_classes_t list;
+  const char **name; /* [list.n] heap, of texts in the indexes */
+} mr_shard_named_t;
+
 /* The state of such a source, or its first member.  MR_SHARD_OPTS fills the settings, plan the
    rest. */
 struct mr_shard_source {
@@ -93,11 +100,12 @@ struct mr_shard_source {
   mr_field_t spec[MR_FIELDS_MAX]; /* the fields, as settled */
   mr_class_names_t names;         /* from plan to forget */
   mr_dataset_t dataset;
-  mr_classes_t named;                 /* those names, if they are given and not numbers */
-  char classes_of[MR_SHARD_NAME_MAX]; /* the column whose classes the files themselves name; "" */
-  mr_shard_reads_t *reads;            /* from open to close */
-  mr_shard_groups_t *groups;          /* as long; NULL: each part is of one record */
-  atomic_bool foreseen;               /* the future is announced by foresee, not by ahead */
+  mr_classes_t named;    /* those names, if they are given and not numbers */
+  mr_shard_named_t *own; /* [n_own] heap, from plan to forget */
+  int n_own;
+  mr_shard_reads_t *reads;     /* from open to close */
+  mr_shard_groups_t *groups;   /* as long; NULL: each part is of one record */
+  atomic_bool foreseen;        /* the future is announced by foresee, not by ahead */
   int order_seen, order_jumps; /* of the first records announced: how many, and those that do not
                                   follow the one before */
   int64_t order_next;
@@ -147,8 +155,15 @@ bool mr__shard_left_add(mr_shard_left_t *l, const mr_shard_source_t *t, const ch
 /* Names the columns that were left out, with their reasons, if any were; what: "column". */
 void mr__shard_left_say(const mr_shard_left_t *l, const mr_shard_source_t *t, const char *what);
 
-/* For unpack: MR_ERR_DATA with a sentence if label is not a class of classes=, else MR_OK. */
-mr_err_t mr__shard_check_label(const mr_shard_source_t *t, int64_t label, mr_diag_t *diag);
+/* For unpack: MR_ERR_DATA with a sentence if label is not in [0,classes), or if that is 0 in
+   [0,2^31-1), else MR_OK. */
+mr_err_t mr__shard_check_label(int64_t classes, int64_t label, mr_diag_t *diag);
+
+/* For settle: compares names of classes that come with the data, whose list is called `where` in
+   the sentence, with those that are used.  MR_OK if each number that both have is called the same;
+   also, with a notice, if names= gives others, of which none is the name of another number.
+   MR_ERR_DATA with both lists: a name has two numbers, or without names= a number two names. */
+mr_err_t mr__shard_agree(mr_stage_t *s, const mr_classes_t *with_data, const char *where);
 
 /* In plan: says of a column that is called as a label, and whose field f is none, what it holds. */
 void mr__shard_say_no_label(const mr_shard_source_t *t, const char *column, const mr_field_t *f);

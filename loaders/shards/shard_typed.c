@@ -165,15 +165,20 @@ static bool has_classes(const mr_shards_column_t *c, const mr_field_t *f) {
   return c->kind == MR_TYPED_TEXT_CLASS || (!f->ragged && f->ndim == 0 && is_whole(f->dtype));
 }
 
-/* Whether the files name the classes of this column. */
-static bool is_named(const mr_shard_source_t *t, const char *column) {
-  return *t->classes_of && !strcmp(t->classes_of, column);
+/* What the files themselves call the classes of this column; NULL: nothing. */
+static const mr_classes_t *own_names(const mr_shard_source_t *t, const char *column) {
+  for (int i = 0; i < t->n_own; i++)
+    if (!strcmp(t->own[i].of, column)) return &t->own[i].list;
+  return NULL;
 }
 
-/* Whether this column holds those names. */
+/* Whether this column holds the names of another one's classes. */
 static bool is_list_of_names(const mr_shard_source_t *t, const char *column) {
-  size_t n = strlen(t->classes_of);
-  return n && !strncmp(column, t->classes_of, n) && !strcmp(column + n, ".classes");
+  for (int i = 0; i < t->n_own; i++) {
+    size_t n = strlen(t->own[i].of);
+    if (!strncmp(column, t->own[i].of, n) && !strcmp(column + n, ".classes")) return true;
+  }
+  return false;
 }
 
 static mr_err_t typed_settle_field(mr_stage_t *s, mr_shard_source_t *t, int column,
@@ -187,16 +192,22 @@ static mr_err_t typed_settle_field(mr_stage_t *s, mr_shard_source_t *t, int colu
   if (!typed_field_of(c, &f))
     return mr_stage_fail(s, MR_ERR_DATA, "column %.100s cannot be a field: %.120s", called,
                          typed_text(c));
+  const mr_classes_t *own = own_names(t, called);
   bool label = has_classes(c, &f),
        made_anew = (c->kind >= MR_TYPED_I8 && c->kind <= MR_TYPED_U16) ||
                    (c->kind >= MR_TYPED_SWAPPED && c->kind <= MR_TYPED_SWAPPED_U16);
   bool text = c->kind == MR_TYPED_TEXT_INT || c->kind == MR_TYPED_TEXT_FLOAT;
   if (as && !strcmp(as, "bytes") && (text || c->kind == MR_TYPED_TEXT_CLASS || f.ragged)) {
     f = mr__shard_bytes_field(name, c->most), text = false;
-  } else if (as ? !strcmp(as, "label") && label
-                : label && (!strcmp(name, "label") || is_named(t, called))) {
+  } else if (as ? !strcmp(as, "label") && label : label && (!strcmp(name, "label") || own)) {
     made = AS_LABEL;
-    f = mr_field_of_label((int)t->classes);
+    f = mr_field_of_label(own && !t->named.n ? own->n : (int)t->classes);
+    if (!t->named.n) f.classes = own;
+    if (t->named.n && own) {
+      char where[MR_PATH_MAX + MR_SHARD_NAME_MAX + 20];
+      mr_snprintf(where, sizeof where, "%s: %s.classes", t->shards->shard->path, called);
+      MR_TRY(mr__shard_agree(s, own, where));
+    }
     snprintf(f.name, sizeof f.name, "%s", name);
   } else if (as && !strcmp(as, "label")) {
     return mr_stage_fail(s, MR_ERR_CONFIG,
@@ -435,7 +446,7 @@ static mr_err_t typed_unpack_field(const mr_shard_source_t *t, int f, const mr_s
   if (!p->data) return mr_fail(diag, MR_ERR_DATA, "is missing");
   if (field->as == AS_LABEL) {
     MR_TRY(unpack_typed(t->shards, c, p, NULL, &label, diag));
-    MR_TRY(mr__shard_check_label(t, label, diag));
+    MR_TRY(mr__shard_check_label(spec->n_classes, label, diag));
     *(int32_t *)v->data = (int32_t)label;
     return MR_OK;
   }

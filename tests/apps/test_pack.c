@@ -150,6 +150,44 @@ static void labels_of_two_lists_keep_no_names(void **state) {
   assert_int_equal(access(path, F_OK), -1);
 }
 
+/* Packs of two lists as one set: numbers of both would be taken for those of one of them. */
+static void packs_of_different_classes_are_no_one_set(void **state) {
+  static const char *const rows[] = {"kind\nant\nbee\n", "kind\nbee\ncat\n",
+                                     "kind\nant\nbee\ncat\n"};
+  static const char *const reading[] = {
+      "tar %1$s/c%3$d-tar/shard-00000.tar::%1$s/c%2$d-tar/shard-00000.tar",
+      "tfrecord %1$s/c%3$d-tfrecord/shard-00000.tfrecord::%1$s/c%2$d-tfrecord/shard-00000.tfrecord",
+      "mds %1$s/c%3$d-mds::%1$s/c%2$d-mds"};
+  char folder[128], list[160], graph[1200];
+  mr_diag_t d = {0};
+  for (int i = 0; i < 3 * FORMATS; i++) {
+    snprintf(list, sizeof list, "%s/c%d.csv", dir, i / FORMATS);
+    snprintf(folder, sizeof folder, "%s/c%d-%s", dir, i / FORMATS, format[i % FORMATS]);
+    snprintf(graph, sizeof graph, "table %s fields=kind:label:class", list);
+    assert_int_equal(mr_write_file(list, rows[i / FORMATS], strlen(rows[i / FORMATS]), &d), MR_OK);
+    RUN(&p, "pack", graph, "-o", folder, "--format", format[i % FORMATS]);
+    if (p.status) fail_msg("%s%s", p.out, p.err);
+  }
+  for (int f = 0; f < FORMATS; f++) {
+    assert_non_null(strstr(reading[f], format[f]));
+    snprintf(graph, sizeof graph, reading[f], dir, 1, 0);
+    strcat(graph, " ! batch 4 ! null");
+    RUN(&p, "who", graph, "--step", "1");
+    assert_int_equal(p.status, 1);
+    if (!strstr(p.err,
+                "pack-classes.txt calls the 2 classes bee, cat, and the folder of the first "
+                "file the 2 classes ant, bee: one number would mean two classes"))
+      fail_msg("%s: %s", graph, p.err);
+    snprintf(graph, sizeof graph, reading[f], dir, 2, 0); /* the same, and one more */
+    char got[600];
+    classes_of(graph, got);
+    assert_string_equal(got, "ant bee ant bee cat ");
+    strcat(graph, " names="), strcat(graph, dir), strcat(graph, "/c2-tar/pack-classes.txt");
+    classes_of(graph, got);
+    assert_string_equal(got, "ant bee ant bee cat ");
+  }
+}
+
 /* A folder's name that is no word of a graph, and a graph that ends with a comment. */
 static void names_with_blanks_and_comments_are_read_back(void **state) {
   char kept[sizeof source], *want = ledger_of(source), folder[128], reading[600];
@@ -395,6 +433,7 @@ int main(void) {
       cmocka_unit_test(every_format_gives_the_ledger_of_the_source),
       cmocka_unit_test(names_of_classes_come_back_with_the_shards),
       cmocka_unit_test(labels_of_two_lists_keep_no_names),
+      cmocka_unit_test(packs_of_different_classes_are_no_one_set),
       cmocka_unit_test(names_with_blanks_and_comments_are_read_back),
       cmocka_unit_test(a_killed_pack_continues_to_the_same_bytes),
       cmocka_unit_test(a_pack_that_fails_at_once_leaves_nothing),

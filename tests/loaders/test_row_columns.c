@@ -499,6 +499,64 @@ static void lists_of_names_that_differ_are_refused(void **state) {
                "label.classes has 2 names");
 }
 
+/* Each array has the names of its own classes, whatever its field is called. */
+static void each_array_keeps_its_own_list_of_names(void **state) {
+  static const uint32_t other[3][3] = {{'b', 0xE9, 0x1F41D}, {'c', 'a', 't'}, {'d', 'o', 'g'}};
+  static const int32_t label[5] = {0, 1, 1, 0, 1}, second[5] = {0, 2, 1, 2, 0};
+  mr_npz_array_t z[] = {{"label", .dtype = MR_I32, .ndim = 1, .dim = {5}, .data = label},
+                        {"label.classes", .chars = 3, .ndim = 1, .dim = {2}, .data = ant_bee},
+                        {"second", .dtype = MR_I32, .ndim = 1, .dim = {5}, .data = second},
+                        {"second.classes", .chars = 3, .ndim = 1, .dim = {3}, .data = other}};
+  mr_diag_t d = {0};
+  hand_t h;
+  assert_int_equal(mr_npz_save(in_folder("c2.npz"), z, 4, &d), MR_OK);
+  plan_classes(&h, "c2.npz", NULL);
+  const mr_field_t *f = h.s.out_spec[0].field;
+  assert_int_equal(h.s.out_spec[0].n_fields, 2);
+  assert_true(f[0].label && f[1].label);
+  assert_int_equal(f[0].n_classes, 2);
+  assert_int_equal(f[1].n_classes, 3);
+  assert_string_equal(f[0].classes->name[0], "ant");
+  assert_string_equal(f[1].classes->name[2], "dog");
+  assert_string_equal(last_notice, "");
+  burst_t *b = burst_new(&h.s); /* class 2 of two and of three */
+  if (burst_fetch(&h, 0, (int64_t[]){1}, 1, b) < 0) fail_msg("%s", h.diag.text);
+  assert_int_equal(*(int32_t *)b->rec[0].field[1].data, 2);
+  burst_free(b), shards_close(&h);
+  plan_classes(&h, "c2.npz", "fields=second:label");
+  assert_string_equal(h.s.out_spec[0].field->classes->name[0], "b\xC3\xA9\xF0\x9F\x90\x9D");
+  shards_close(&h);
+}
+
+/* names= may rename classes, and not exchange them. */
+static void names_that_exchange_classes_are_refused(void **state) {
+  static const struct {
+    const char *names, *refused, *said;
+  } row[] = {{"ant\nb\xC3\xA9\xF0\x9F\x90\x9D\n", NULL, NULL},
+             {"ant\nb\xC3\xA9\xF0\x9F\x90\x9D\ncat\n", NULL, NULL},
+             {"Ameise\nBiene\n", NULL, "are called Ameise, Biene, as names= says"},
+             {"ant\nBiene\n", NULL, "are called ant, Biene, as names= says"},
+             {"b\xC3\xA9\xF0\x9F\x90\x9D\nant\n", "one number would mean two classes", NULL},
+             {"Biene\nant\n", "c0.npz: label.classes calls the 2 classes ant, b", NULL}};
+  char names[160], files[120];
+  hand_t h;
+  write_classes("c0.npz", "label", "label.classes", ant_bee);
+  snprintf(names, sizeof names, "names=%s/names.txt", folder);
+  snprintf(files, sizeof files, "files=%s/c0.npz", folder);
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    write_file("names.txt", row[i].names, strlen(row[i].names));
+    if (row[i].refused) {
+      want_refused(stage[0], (const char *const[]){files, names, NULL}, row[i].refused);
+      continue;
+    }
+    plan_classes(&h, "c0.npz", names);
+    if (row[i].said ? !strstr(last_notice, row[i].said) : *last_notice != 0)
+      fail_msg("row %zu: %s", i, last_notice);
+    assert_int_equal(strlen(h.s.out_spec[0].field->classes->name[0]), strcspn(row[i].names, "\n"));
+    shards_close(&h);
+  }
+}
+
 static void texts_that_name_no_classes_are_named_as_left_out(void **state) {
   static const uint32_t tab[2][3] = {{'a', '\t', 't'}, {'b'}};
   hand_t h;
@@ -525,6 +583,8 @@ int main(void) {
       cmocka_unit_test(texts_of_an_npz_name_the_classes_of_its_numbers),
       cmocka_unit_test(two_forms_of_a_name_in_an_npz_are_said),
       cmocka_unit_test(lists_of_names_that_differ_are_refused),
+      cmocka_unit_test(each_array_keeps_its_own_list_of_names),
+      cmocka_unit_test(names_that_exchange_classes_are_refused),
       cmocka_unit_test(texts_that_name_no_classes_are_named_as_left_out),
       cmocka_unit_test(rows_are_what_was_written),
       cmocka_unit_test(damaged_bytes_never_lead_out_of_the_file),
