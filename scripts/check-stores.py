@@ -433,6 +433,13 @@ def fails(name, piece, outcome):
     check(ledger is None and len(lines) == 1, name + ('' if ledger is None and lines else f': want "{piece}", got {text[-700:]}'))
 
 
+def recognised(path, piece, variables=None):
+    """inspect says what lies at a URL that names no file, as train does before it chooses a graph."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith('AWS_')} | {'HOME': folder, 'AWS_EC2_METADATA_DISABLED': 'true'}
+    done = subprocess.run([program, 'inspect', path], env=env | (variables or {}), capture_output=True, text=True, timeout=300)
+    check(piece in done.stdout + done.stderr, f'{path}: {piece}' + ('' if piece in done.stdout else f': {done.stdout}{done.stderr}'))
+
+
 def behave(trouble=0, lie=None, upstream=None, signed=False):
     Proxy.trouble, Proxy.lie, Proxy.signed = trouble, lie, signed
     if upstream:
@@ -499,6 +506,10 @@ try:
     same('mds, compressed, once more', samples, run(f'{through}/packed', 'cache=cache-m', **mds))
     behave()
 
+    recognised(f'http://127.0.0.1:{plain}/packed/', 'shards of MosaicML Streaming')
+    recognised(f'http://127.0.0.1:{plain}/arrays', '.npy arrays')
+    recognised(f'http://127.0.0.1:{plain}/tree', 'neither its name nor what the server has there says what it is')
+
     # The cache: whole, killed, shared.
     cache = 'cache=cache-b cache-size=1GB cache-block=65536'
     process, _ = run(f'{through}/{names}', cache, start=True)
@@ -557,6 +568,16 @@ try:
     for name in sorted(os.listdir('www/arrays')):
         client.upload_file(f'www/arrays/{name}', 'photos', f'arrays/{name}')
     check_arrays('s3://photos/arrays', ends | keys)
+    for shard in range(SHARDS):
+        client.upload_file(f'www/p-{shard:03d}.tar', 'photos', f'tars/val-{shard}.tar' if shard else 'tars/train-0.tar')
+    for path in ('train/ant/0.png', 'train/bee/0.png', 'val/ant/1.png', 'val/bee/1.png'):
+        client.put_object(Bucket='photos', Key=f'parts/{path}', Body=b'no picture')
+    behave(0, upstream=upstream)
+    recognised('s3://photos/packed', 'shards of MosaicML Streaming', ends | keys)
+    recognised('s3://photos/arrays', '.npy arrays', ends | keys)
+    recognised('s3://photos/tars', 'for validation: s3://photos/tars/val-{1..2}.tar', ends | keys)
+    recognised('s3://photos/parts', 'read by: folder path=$data/train, with data=s3://photos/parts', ends | keys)
+    behave(10, upstream=upstream, signed=True)
     check_listings(client, upstream, through, ends | keys)
     behave()
     check_example(client, ends | keys)

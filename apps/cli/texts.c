@@ -64,6 +64,7 @@ const char mr_chosen_tail_text[] =
 const char mr_let_data_text[] = "let data = \"%s\"\n";
 const char mr_look_text[] = "%s %s ! shuffle seed=1 epochs=1 ! slice :64 ! batch 8 ! null";
 const char mr_look_labels_text[] = "%s %s ! sequential epochs=1 ! select %s ! batch 256 ! null";
+const char mr_most_classes_text[] = " classes=100000";
 const char mr_decode_text[] = "  ! decode\n", mr_vary_text[] = "  ! flip p=0.5\n",
            mr_crop_text[] = "  ! resized-crop size=%d scale=0.35:1.0\n",
            mr_resize_text[] = "  ! resize %d ! center-crop %d\n",

@@ -61,6 +61,7 @@ extern const char mr_chosen_valid_text[]; /* source, name, its settings, maps, n
 extern const char mr_chosen_tail_text[];  /* no argument */
 extern const char mr_let_data_text[];     /* where the data are */
 extern const char mr_look_text[], mr_look_labels_text[]; /* source, its settings; field of labels */
+extern const char mr_most_classes_text[]; /* a setting: more classes than there are */
 extern const char mr_decode_text[], mr_vary_text[], mr_crop_text[], mr_resize_text[];
 extern const char mr_normal_rgb_text[], mr_normal_text[], mr_rename_text[];
 extern const char mr_step_vit_text[], mr_step_mlp_text[];

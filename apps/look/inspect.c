@@ -197,15 +197,19 @@ static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
   const mr_stage_def_t *d = mr_registry_find(reg, a->word[0]);
   if (!d && !strcmp(a->word[0], mr_process_def.name)) d = &mr_process_def;
   if (d) {
+    if (a->n_words > 2)
+      return mr_fail(diag, MR_ERR_USAGE, "inspect: \"%s\" after %s: expected nothing", a->word[2],
+                     a->word[1]);
     MR_TRY(choose_of_family(a, &d, diag));
     print_stage(d);
     print_models(d);
     return 0;
   }
-  if (a->n_words > 1)
-    return mr_fail(diag, MR_ERR_USAGE, "inspect: %s: only a stage has settings", a->word[0]);
   if (access(a->word[0], F_OK) == 0 || strstr(a->word[0], "://") || strchr(a->word[0], '{'))
-    return mr_inspect_data(a->word[0], diag);
+    return mr_inspect_data(a->word[0], a->word + 1, a->n_words - 1, diag);
+  if (a->n_words > 1)
+    return mr_fail(diag, MR_ERR_USAGE, "inspect: %s: only stages and data have settings",
+                   a->word[0]);
   char hint[MR_HINT_MAX];
   if (strpbrk(a->word[0], "/."))
     return mr_fail(diag, MR_ERR_USAGE, "inspect: %s: there is no such file or folder%s", a->word[0],
@@ -219,12 +223,13 @@ static const mr_hint_t inspect_words[] = {{"gstinspect1.0 stages plugins", "insp
 const mr_command_t mr_command_inspect = {
     .name = "inspect",
     .hint = inspect_words,
-    .words = "[STAGE [model=NAME]|process|PATH]",
+    .words = "[STAGE [model=NAME]|process|PATH [NAME=VALUE...]]",
     .help = "Lists all stages, the ports and settings of one stage, or the contents of data files.",
     .more =
         "\n"
-        "Data: what `millrace train PATH` recognises, and .npy and .safetensors files alone.",
+        "Data: what `millrace train PATH` recognises, and .npy and .safetensors files alone;\n"
+        "with source=STAGE, which says what it is, and settings of that stage (fields=) as there.",
     .flags = inspect_flags,
-    .max_words = 2,
+    .max_words = MR_WORDS_MAX,
     .run = inspect_run,
 };

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "apps/cli/cli.h"
 #include "apps/run/choose_graph.h"
 #include "apps/run/recognise.h"
 #include "apps/run/run_dir.h"
@@ -157,14 +158,30 @@ static mr_err_t inspect_file(const char *path, bool *known, mr_diag_t *diag) {
   return inspect_by_name(base_name(real), path, known, diag);
 }
 
+/* Recognises what is there, and takes the words. */
+static mr_err_t find_source(const char *path, const char *const *word, int n, mr_found_t *f,
+                            char settings[4096], mr_diag_t *diag) {
+  const char *kind = NULL;
+  bool taken[MR_WORDS_MAX] = {0};
+  for (int i = 0; i < n; i++)
+    if (!strncmp(word[i], "source=", 7)) kind = word[i] + 7, taken[i] = true;
+  MR_TRY(mr_recognise(path, kind, word, n, f, diag));
+  MR_TRY(mr_source_settings(f->kind, word, n, taken, settings, 4096, diag));
+  for (int i = 0; i < n; i++)
+    if (!taken[i])
+      return mr_fail(diag, MR_ERR_USAGE, "inspect: %.200s: %s has no such setting", word[i],
+                     mr_kind_texts[f->kind].stage);
+  return MR_OK;
+}
+
 /* What train would read there. */
-static mr_err_t inspect_source(const char *path, mr_diag_t *diag) {
+static mr_err_t inspect_source(const char *path, const char *const *word, int n, mr_diag_t *diag) {
   mr_found_t *f = malloc(sizeof *f);
   mr_records_seen_t seen;
-  char fields[1024];
+  char fields[1024], settings[4096];
   if (!f) return mr_no_memory(diag, "what is at a path");
-  mr_err_t e = mr_recognise(path, NULL, f, diag);
-  if (e >= 0) e = mr_see(f, "", &seen, diag);
+  mr_err_t e = find_source(path, word, n, f, settings, diag);
+  if (e >= 0) e = mr_see(f, settings, &seen, diag);
   if (e >= 0) {
     mr_spec_text(&seen.spec, fields, sizeof fields);
     char *shown = mr_shown_url(path), *data = mr_shown_url(f->data);
@@ -174,7 +191,7 @@ static mr_err_t inspect_source(const char *path, mr_diag_t *diag) {
     if (seen.n_classes)
       printf("  %" PRId64 " classes%s%s\n", seen.n_classes, *seen.classes ? ": " : "",
              seen.classes);
-    printf("  read by: %s %s, with data=%s\n", mr_kind_texts[f->kind].stage, f->train,
+    printf("  read by: %s %s%s, with data=%s\n", mr_kind_texts[f->kind].stage, f->train, settings,
            data ? data : "?");
     free(shown), free(data);
     if (*f->valid) printf("  for validation: %s\n", *f->valid_data ? f->valid_data : f->valid);
@@ -213,17 +230,18 @@ static mr_err_t inspect_folder(const char *path, mr_diag_t *diag) {
   if (copied || newest.path[0])
     return mr_fail(diag, MR_ERR_DATA, "%s is a run; its newest checkpoint is %s", path,
                    copied ? latest : newest.path);
-  return inspect_source(path, diag);
+  return inspect_source(path, NULL, 0, diag);
 }
 
-mr_err_t mr_inspect_data(const char *path, mr_diag_t *diag) {
+mr_err_t mr_inspect_data(const char *path, const char *const *word, int n, mr_diag_t *diag) {
   struct stat st;
   if (strstr(path, "://") || strchr(path, '{') || strstr(path, "::"))
-    return inspect_source(path, diag);
+    return inspect_source(path, word, n, diag);
   if (strlen(path) >= PATH || stat(path, &st) < 0)
     return mr_fail(diag, MR_ERR_IO, "%.200s: cannot be read: %s", path, strerror(errno));
   bool known;
+  if (n) return inspect_source(path, word, n, diag);
   if (S_ISDIR(st.st_mode)) return inspect_folder(path, diag);
   MR_TRY(inspect_file(path, &known, diag));
-  return known ? MR_OK : inspect_source(path, diag);
+  return known ? MR_OK : inspect_source(path, NULL, 0, diag);
 }

@@ -114,11 +114,18 @@ static mr_err_t look_at_labels(void *ctx, const mr_spec_t *spec, int64_t step, c
   return MR_OK;
 }
 
+/* Where a source's records are, as it was recognised; "" if the settings say it anew. */
+static const char *source_place(const char *recognised, const char *settings) {
+  char name[64];
+  snprintf(name, sizeof name, " %.*s=", (int)strcspn(recognised, "="), recognised);
+  return strstr(settings, name) ? "" : recognised;
+}
+
 /* Runs a graph over the training records; more: what follows in its format. */
 static mr_err_t run_look(const char *format, const mr_found_t *f, const char *settings,
                          const char *more, const mr_batches_t *want, mr_diag_t *diag) {
   char place[4608], text[MR_FOUND_TEXT + sizeof place + 512];
-  snprintf(place, sizeof place, "%s %s", f->train, settings);
+  snprintf(place, sizeof place, "%s %s", source_place(f->train, settings), settings);
   int n = snprintf(text, sizeof text, mr_let_data_text, f->data);
   snprintf(text + n, sizeof text - (size_t)n, format, mr_kind_texts[f->kind].stage, place, more);
   mr_graph_t *g = mr_graph_create(mr_all_stages());
@@ -147,15 +154,26 @@ static mr_err_t count_classes(const mr_found_t *f, const char *settings, look_t 
   return MR_OK;
 }
 
+/* Whether a source takes ten classes where no one says how many: here the data say it. */
+static bool has_usual_classes(const mr_found_t *f, const char *settings) {
+  bool labels = strstr(source_place(f->train, settings), "labels=") || strstr(settings, " labels=");
+  return f->kind == MR_KIND_NPY && labels && !strstr(settings, " classes=") &&
+         !strstr(settings, " names=");
+}
+
 mr_err_t mr_see(const mr_found_t *f, const char *settings, mr_records_seen_t *out,
                 mr_diag_t *diag) {
   look_t l = {.seen = out, .top = -1};
+  char most[4608];
+  bool usual = has_usual_classes(f, settings);
+  snprintf(most, sizeof most, "%s%s", settings, usual ? mr_most_classes_text : "");
   *out = (mr_records_seen_t){.image = -1, .label = -1};
   mr_batches_t want = {.first = 1, .take = look_at_batch, .ctx = &l, .ready = look_at_source};
-  MR_TRY(run_look(mr_look_text, f, settings, "", &want, diag));
+  MR_TRY(run_look(mr_look_text, f, most, "", &want, diag));
+  if (usual) out->n_classes = 0;
   qsort(l.side, (size_t)l.n_sides, sizeof *l.side, by_side);
   out->side = l.n_sides ? l.side[l.n_sides / 2] : 0;
-  return out->label >= 0 && !out->n_classes ? count_classes(f, settings, &l, diag) : MR_OK;
+  return out->label >= 0 && !out->n_classes ? count_classes(f, most, &l, diag) : MR_OK;
 }
 
 /* ---- choosing ---- */
@@ -246,6 +264,17 @@ static mr_err_t ask_for_fields(const chosen_t *c, mr_diag_t *diag) {
                  c->path, names, mr_kind_texts[c->found->kind].stage);
 }
 
+/* Numbers have to be f32; a source whose fields say as what they are read can make them that. */
+static mr_err_t check_number(const chosen_t *c, int f, mr_diag_t *diag) {
+  const mr_field_t *field = &c->seen.spec.field[f];
+  if (field->dtype == MR_F32 || c->model) return MR_OK;
+  return mr_fail(diag, MR_ERR_USAGE,
+                 "%s: its field %s is %s, want f32: where a member is read as another type, it is "
+                 "named behind the field, as in fields=size:x:f32 (`millrace inspect %s`)",
+                 c->path, field->name, mr_dtype_name(field->dtype),
+                 mr_kind_texts[c->found->kind].stage);
+}
+
 static mr_err_t choose_maps(chosen_t *c, mr_diag_t *diag) {
   int x = numbers_of(&c->seen.spec), y = mr_spec_find(&c->seen.spec, "y");
   if (c->found->kind == MR_KIND_TOKENS) {
@@ -258,6 +287,8 @@ static mr_err_t choose_maps(chosen_t *c, mr_diag_t *diag) {
   }
   if (c->seen.image >= 0 && c->seen.label >= 0) return choose_for_pictures(c, diag);
   if (x < 0 || (y < 0 && c->seen.label < 0)) return c->model ? MR_OK : ask_for_fields(c, diag);
+  MR_TRY(check_number(c, x, diag));
+  if (y >= 0) MR_TRY(check_number(c, y, diag));
   call_field(c, x, "x");
   if (y < 0) call_field(c, c->seen.label, "label");
   if (!c->model) snprintf(c->step, sizeof c->step, "%s", mr_step_mlp_text);
@@ -295,37 +326,42 @@ static void write_chosen(FILE *f, const chosen_t *c) {
   fprintf(f, mr_chosen_head_text, c->path, what, data, more, (int)epochs, (int)batch);
   char split[64] = "";
   if (held) snprintf(split, sizeof split, " split=train holdout=%" PRId64, held);
-  snprintf(place, sizeof place, "%s%s%s", found->train, c->settings, split);
+  snprintf(place, sizeof place, "%s%s%s", source_place(found->train, c->settings), c->settings,
+           split);
   fprintf(f, mr_chosen_train_text, mr_kind_texts[found->kind].stage, place, c->train, c->step);
   if (held) snprintf(split, sizeof split, " split=valid holdout=%" PRId64, held);
-  snprintf(place, sizeof place, "%s%s%s", held ? found->train : found->valid, c->settings, split);
+  snprintf(place, sizeof place, "%s%s%s",
+           source_place(held ? found->train : found->valid, c->settings), c->settings, split);
   write_part(f, c, "valid", place);
   snprintf(place, sizeof place, "%s%s", found->test, c->settings);
   if (*found->test) write_part(f, c, "test", place);
   fputs(mr_chosen_tail_text, f);
 }
 
-/* Moves the settings of the source from the words to the graph. */
-static mr_err_t take_settings(chosen_t *c, const char *const *word, int n, bool *taken,
-                              mr_diag_t *diag) {
-  const mr_stage_def_t *def =
-      mr_registry_find(mr_all_stages(), mr_kind_texts[c->found->kind].stage);
+mr_err_t mr_source_settings(mr_kind_t kind, const char *const *word, int n, bool *taken, char *text,
+                            size_t size, mr_diag_t *diag) {
+  const mr_stage_def_t *def = mr_registry_find(mr_all_stages(), mr_kind_texts[kind].stage);
   size_t at = 0;
+  text[0] = 0;
   for (int i = 0; i < n; i++) {
     char name[64];
     size_t k = strcspn(word[i], "=");
     snprintf(name, sizeof name, "%.*s", (int)k, word[i]);
-    c->model |= !strcmp(name, "model");
     if (!word[i][k] || !mr_stage_def_opt(def, name)) continue;
     if (strpbrk(word[i] + k, "\"$\n"))
       return mr_fail(diag, MR_ERR_USAGE, "%s: want a value without quotes and dollar signs", name);
     taken[i] = true;
-    at += (size_t)snprintf(c->settings + at, sizeof c->settings - at, " %s=\"%s\"", name,
-                           word[i] + k + 1);
-    if (at >= sizeof c->settings)
-      return mr_fail(diag, MR_ERR_USAGE, "%s: the settings are too long", name);
+    at += (size_t)snprintf(text + at, size - at, " %s=\"%s\"", name, word[i] + k + 1);
+    if (at >= size) return mr_fail(diag, MR_ERR_USAGE, "%s: the settings are too long", name);
   }
   return MR_OK;
+}
+
+/* Moves the settings of the source from the words to the graph. */
+static mr_err_t take_settings(chosen_t *c, const char *const *word, int n, bool *taken,
+                              mr_diag_t *diag) {
+  for (int i = 0; i < n; i++) c->model |= !strncmp(word[i], "model=", 6);
+  return mr_source_settings(c->found->kind, word, n, taken, c->settings, sizeof c->settings, diag);
 }
 
 mr_err_t mr_choose_graph(const char *path, const mr_found_t *f, const char *const *word, int n,

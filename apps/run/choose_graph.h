@@ -19,6 +19,11 @@ typedef struct mr_seen {
   char classes[512]; /* the first names of them, "ant, bee"; "": they have none */
 } mr_records_seen_t;
 
+/* Writes those of word[0,n), NAME=VALUE, that are settings of a kind's stage into text[0,size) as
+   graph text, and sets taken[i].  MR_ERR_USAGE for a value that graph text cannot hold. */
+mr_err_t mr_source_settings(mr_kind_t kind, const char *const *word, int n, bool *taken, char *text,
+                            size_t size, mr_diag_t *diag);
+
 /* Looks at 64 records from all places of the source, and at all labels if the source does not say
    how many classes there are and its records are few.  settings: more settings of the source, ""
    for none.  Reads; blocks.  Failures of the source; MR_ERR_USAGE asks for classes=. */

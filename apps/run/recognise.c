@@ -15,15 +15,15 @@
 #include <unistd.h>
 
 #include "apps/cli/cli.h"
+#include "apps/run/recognise_private.h"
 #include "base/file_kind.h"
 #include "base/xio.h"
+#include "loaders/remote/remote_url.h"
 
 enum { FOUND_PATH = 4096, INDEX_BYTES = 64 << 20 };
 
-/* Parts of a data set, and the names that folders and files of them have. */
-enum { TRAIN, VALID, TEST, PARTS };
-static const char *const part_names[PARTS] = {"train training", "val valid validation dev eval",
-                                              "test testing"};
+const char *const mr__part_names[MR__PARTS] = {"train training", "val valid validation dev eval",
+                                               "test testing"};
 
 /* ---- names ---- */
 
@@ -48,30 +48,48 @@ static bool ends_in(const char *name, const char *ends) {
   return false;
 }
 
-/* Whether it is one of "NAME-00003-of-00128". */
-static bool is_shard_of_many(const char *name) {
-  const char *of = strstr(name, "-of-");
-  return of && isdigit((unsigned char)of[4]) && of > name && isdigit((unsigned char)of[-1]) &&
-         !of[4 + strspn(of + 4, "0123456789")];
+/* The bytes of a name before "-00003-of-00128"; 0: it is none of them. */
+static size_t shard_of_many(const char *name) {
+  const char *of = strstr(name, "-of-"), *first = of;
+  while (first && first > name && isdigit((unsigned char)first[-1])) first--;
+  bool many = of && isdigit((unsigned char)of[4]) && !of[4 + strspn(of + 4, "0123456789")];
+  return !many || first == of ? 0 : first == name ? 1 : (size_t)(first - 1 - name);
 }
 
-/* The kind of a file's name; MR_KINDS: unknown. */
-static mr_kind_t kind_of_name(const char *name) {
+static mr_kind_t kind_of_end(const char *name) {
   for (int k = 0; k < MR_KINDS; k++)
     if (*mr_kind_texts[k].ends && ends_in(name, mr_kind_texts[k].ends)) return (mr_kind_t)k;
-  return is_shard_of_many(name) ? MR_KIND_TFRECORD : MR_KINDS;
+  return MR_KINDS;
 }
 
-/* The part that a file's name begins with: "val" of "val-0003.tar". */
-static int part_of_name(const char *name) {
-  for (int p = 0; p < PARTS; p++)
-    if (in_words(part_names[p], name,
-                 strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")))
-      return p;
+/* A shard of many, as TensorFlow Datasets names them, may have its ending before its number. */
+mr_kind_t mr__kind_of_name(const char *name) {
+  char whole[FOUND_PATH];
+  size_t n = shard_of_many(name);
+  mr_kind_t kind = kind_of_end(name);
+  if (kind != MR_KINDS || !n) return kind;
+  snprintf(whole, sizeof whole, "%.*s", (int)n, name);
+  kind = kind_of_end(whole);
+  return kind == MR_KINDS ? MR_KIND_TFRECORD : kind;
+}
+
+static int part_of_word(const char *word, size_t n) {
+  for (int p = 0; p < MR__PARTS; p++)
+    if (in_words(mr__part_names[p], word, n)) return p;
   return -1;
 }
 
-static bool is_picture(const char *name) { return ends_in(name, ".jpg .jpeg .png .webp"); }
+/* The part that a file's name begins with, "val" of "val-0003.tar", or that stands before its
+   ending, "train" of "mnist-train.tfrecord-00000-of-00001". */
+static int part_of_name(const char *name) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  int first = part_of_word(name, strspn(name, letters));
+  size_t end = strcspn(name, "."), begin = end;
+  while (begin > 0 && strchr(letters, name[begin - 1])) begin--;
+  return first >= 0 ? first : part_of_word(name + begin, end - begin);
+}
+
+bool mr__is_picture(const char *name) { return ends_in(name, ".jpg .jpeg .png .webp"); }
 
 /* ---- folders ---- */
 
@@ -117,7 +135,7 @@ static bool holds_pictures(const char *folder, bool within) {
     if (snprintf(path, sizeof path, "%s/%s", folder, l.entry[i]->d_name) >= (int)sizeof path)
       continue;
     any = within ? is_data_folder(path) && holds_pictures(path, false)
-                 : is_picture(l.entry[i]->d_name) && !is_data_folder(path);
+                 : mr__is_picture(l.entry[i]->d_name) && !is_data_folder(path);
   }
   listing_free(&l);
   return any;
@@ -129,21 +147,26 @@ static const char *part_folder(const char *folder, const listing_t *l, int part)
   for (int i = 0; i < l->n; i++) {
     const char *name = l->entry[i]->d_name;
     bool fits = snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path;
-    if (fits && in_words(part_names[part], name, strlen(name)) && is_data_folder(path)) return name;
+    if (fits && in_words(mr__part_names[part], name, strlen(name)) && is_data_folder(path))
+      return name;
   }
   return NULL;
 }
 
-/* The kind of an index.json; MR_KINDS: of none. */
+mr_kind_t mr__kind_of_index(const char *text, size_t n) {
+  return memmem(text, n, "\"shards\"", 8)   ? MR_KIND_MDS
+         : memmem(text, n, "\"chunks\"", 8) ? MR_KIND_LITDATA
+                                            : MR_KINDS;
+}
+
+/* The kind of a folder's index.json; MR_KINDS: of none. */
 static mr_kind_t kind_of_index(const char *folder) {
   char path[FOUND_PATH + 16];
   void *bytes;
   size_t n;
   snprintf(path, sizeof path, "%s/index.json", folder);
   if (mr_read_file(path, INDEX_BYTES, &bytes, &n, NULL) < 0) return MR_KINDS;
-  mr_kind_t k = memmem(bytes, n, "\"shards\"", 8)   ? MR_KIND_MDS
-                : memmem(bytes, n, "\"chunks\"", 8) ? MR_KIND_LITDATA
-                                                    : MR_KINDS;
+  mr_kind_t k = mr__kind_of_index(bytes, n);
   free(bytes);
   return k;
 }
@@ -198,32 +221,35 @@ static mr_err_t write_files(const char *folder, const files_t *f, char *text, si
       folder, f->n);
 }
 
-/* Looks for files of one kind in a folder; out->kind is MR_KINDS if there are none. */
-static mr_err_t recognise_files(const char *folder, const listing_t *l, mr_kind_t want,
-                                mr_found_t *out, mr_diag_t *diag) {
-  static files_t of[PARTS + 1]; /* the last: of no part */
-  for (int p = 0; p <= PARTS; p++) of[p].n = 0;
-  for (int i = 0; i < l->n; i++) {
-    const char *name = l->entry[i]->d_name;
-    mr_kind_t k = kind_of_name(name);
+static mr_err_t fail_several(const char *folder, mr_kind_t a, mr_kind_t b, mr_diag_t *diag) {
+  return mr_fail(diag, MR_ERR_DATA,
+                 "%.300s: holds %s and %s; want the name of a file, or source=%s or source=%s",
+                 folder, mr_kind_texts[a].called, mr_kind_texts[b].called, mr_kind_texts[a].stage,
+                 mr_kind_texts[b].stage);
+}
+
+mr_err_t mr__recognise_files(const char *folder, const char *const *name, int n, bool pictures,
+                             mr_kind_t want, mr_found_t *out, mr_diag_t *diag) {
+  static files_t of[MR__PARTS + 1]; /* the last: of no part */
+  for (int p = 0; p <= MR__PARTS; p++) of[p].n = 0;
+  for (int i = 0; i < n; i++) {
+    mr_kind_t k = mr__kind_of_name(name[i]);
     if (k == MR_KINDS || (want != MR_KINDS && k != want)) continue;
-    if (out->kind != MR_KINDS && k != out->kind)
-      return mr_fail(diag, MR_ERR_DATA,
-                     "%.300s: holds %s and %s; want the name of a file, or source=%s or source=%s",
-                     folder, mr_kind_texts[out->kind].called, mr_kind_texts[k].called,
-                     mr_kind_texts[out->kind].stage, mr_kind_texts[k].stage);
+    if (out->kind != MR_KINDS && k != out->kind) return fail_several(folder, out->kind, k, diag);
     out->kind = k;
-    int p = part_of_name(name);
-    files_t *f = &of[p < 0 ? PARTS : p];
-    if (f->n < (int)(sizeof f->name / sizeof *f->name)) f->name[f->n++] = name;
+    int p = part_of_name(name[i]);
+    files_t *f = &of[p < 0 ? MR__PARTS : p];
+    if (f->n < (int)(sizeof f->name / sizeof *f->name)) f->name[f->n++] = name[i];
   }
+  if (out->kind != MR_KINDS && pictures && want == MR_KINDS)
+    return fail_several(folder, out->kind, MR_KIND_PICTURES, diag);
   if (out->kind == MR_KINDS) return MR_OK;
-  files_t *train = of[TRAIN].n ? &of[TRAIN] : &of[PARTS];
+  files_t *train = of[MR__TRAIN].n ? &of[MR__TRAIN] : &of[MR__PARTS];
   if (!train->n)
     return mr_fail(diag, MR_ERR_DATA, "%.300s: its files are of no training records", folder);
   MR_TRY(write_files(folder, train, out->data, sizeof out->data, diag));
-  files_t *valid = of[VALID].n ? &of[VALID] : &of[TEST];
-  if (train == &of[TRAIN] && valid->n)
+  files_t *valid = of[MR__VALID].n ? &of[MR__VALID] : &of[MR__TEST];
+  if (train == &of[MR__TRAIN] && valid->n)
     MR_TRY(write_files(folder, valid, out->valid_data, sizeof out->valid_data, diag));
   return MR_OK;
 }
@@ -254,16 +280,31 @@ static bool find_cifar(const char *folder, mr_found_t *out) {
   return true;
 }
 
-/* Sets the parts train, val and test of a folder that has them. */
-static void find_parts(const char *folder, const listing_t *l, const char *place, mr_found_t *out) {
-  char *const text[PARTS] = {out->train, out->valid, out->test};
-  for (int p = 0; p < PARTS; p++) {
-    const char *name = part_folder(folder, l, p);
-    if (name) snprintf(text[p], sizeof out->train, "%s=$data/%s", place, name);
-  }
+void mr__place_parts(const char *const part[MR__PARTS], const char *place, mr_found_t *out) {
+  char *const text[MR__PARTS] = {out->train, out->valid, out->test};
+  for (int p = 0; p < MR__PARTS; p++)
+    if (part[p]) snprintf(text[p], sizeof out->train, "%s=$data/%s", place, part[p]);
   if (*out->valid || !*out->test) return;
   strcpy(out->valid, out->test); /* records to judge by before the end */
   out->test[0] = 0;
+}
+
+/* Sets the parts train, val and test of a folder that has them. */
+static void find_parts(const char *folder, const listing_t *l, const char *place, mr_found_t *out) {
+  const char *part[MR__PARTS];
+  for (int p = 0; p < MR__PARTS; p++) part[p] = part_folder(folder, l, p);
+  mr__place_parts(part, place, out);
+}
+
+/* Looks for files of one kind in a folder. */
+static mr_err_t recognise_entries(const char *folder, const listing_t *l, bool pictures,
+                                  mr_kind_t want, mr_found_t *out, mr_diag_t *diag) {
+  const char **name = calloc((size_t)l->n + 1, sizeof *name);
+  if (!name) return mr_no_memory(diag, "a list of names");
+  for (int i = 0; i < l->n; i++) name[i] = l->entry[i]->d_name;
+  mr_err_t e = mr__recognise_files(folder, name, l->n, pictures, want, out, diag);
+  free(name);
+  return e;
 }
 
 /* What a folder holds, without a look into its parts; MR_KINDS: nothing known. */
@@ -273,8 +314,9 @@ static mr_err_t recognise_in(const char *folder, const listing_t *l, mr_kind_t w
   if ((want == MR_KINDS || want == MR_KIND_NPY) && find_arrays(folder, out)) return MR_OK;
   if (find_cifar(folder, out)) return MR_OK;
   if ((out->kind = kind_of_index(folder)) != MR_KINDS) return MR_OK;
-  MR_TRY(recognise_files(folder, l, want, out, diag));
-  if (out->kind == MR_KINDS && holds_pictures(folder, true)) out->kind = MR_KIND_PICTURES;
+  bool pictures = holds_pictures(folder, true);
+  MR_TRY(recognise_entries(folder, l, pictures, want, out, diag));
+  if (out->kind == MR_KINDS && pictures) out->kind = MR_KIND_PICTURES;
   return MR_OK;
 }
 
@@ -301,7 +343,7 @@ static mr_err_t recognise_folder(const char *folder, mr_kind_t want, mr_found_t 
   listing_t l, of_train;
   char train[FOUND_PATH + 300];
   MR_TRY(read_listing(folder, &l, diag));
-  const char *name = part_folder(folder, &l, TRAIN);
+  const char *name = part_folder(folder, &l, MR__TRAIN);
   mr_err_t e = MR_OK;
   out->kind = MR_KINDS;
   if (name) {
@@ -332,15 +374,23 @@ static void name_of_url(const char *url, char *name, size_t n) {
   if (slash) memmove(name, slash + 1, strlen(slash));
 }
 
-static mr_err_t find_url(const char *url, mr_found_t *out, mr_diag_t *diag) {
+/* A URL names a file that is known by its ending, or the folder of a data set. */
+static mr_err_t find_url(const char *url, mr_kind_t want, const char *const *word, int n,
+                         mr_found_t *out, mr_diag_t *diag) {
   char name[FOUND_PATH];
   name_of_url(url, name, sizeof name);
-  out->kind = kind_of_name(name);
-  if (out->kind != MR_KINDS) return MR_OK;
-  return mr_fail(diag, MR_ERR_DATA,
-                 "%.300s: its name does not say what it is; say so with source=folder, source=mds "
-                 "or another stage (`millrace inspect` lists them)",
-                 url);
+  mr_kind_t by_name = mr__kind_of_name(name);
+  if (by_name == MR_KINDS) MR_TRY(mr__recognise_url(url, want, word, n, out, diag));
+  if (out->kind == MR_KINDS) out->kind = by_name;
+  if (out->kind != MR_KINDS || want != MR_KINDS) return MR_OK;
+  char *shown = mr_remote_shown(url);
+  mr_err_t e =
+      mr_fail(diag, MR_ERR_DATA,
+              "%.300s: neither its name nor what the server has there says what it is; say so "
+              "with source=folder, source=mds or another stage (`millrace inspect` lists them)",
+              shown ? shown : "a URL");
+  free(shown);
+  return e;
 }
 
 /* The kind that the user names. */
@@ -354,7 +404,8 @@ static mr_err_t read_kind(const char *kind, mr_kind_t *out, mr_diag_t *diag) {
   return mr_fail(diag, MR_ERR_USAGE, "source=%.60s: not a kind of data; known: %s", kind, known);
 }
 
-mr_err_t mr_recognise(const char *path, const char *kind, mr_found_t *out, mr_diag_t *diag) {
+mr_err_t mr_recognise(const char *path, const char *kind, const char *const *word, int n_words,
+                      mr_found_t *out, mr_diag_t *diag) {
   mr_kind_t want = MR_KINDS;
   struct stat st;
   *out = (mr_found_t){.kind = MR_KINDS};
@@ -372,9 +423,9 @@ mr_err_t mr_recognise(const char *path, const char *kind, mr_found_t *out, mr_di
   char folder[FOUND_PATH];
   snprintf(folder, sizeof folder, "%s", out->data);
   if (there && S_ISDIR(st.st_mode)) MR_TRY(recognise_folder(folder, want, out, diag));
-  if (out->kind == MR_KINDS && want == MR_KINDS && remote) MR_TRY(find_url(path, out, diag));
+  if (remote) MR_TRY(find_url(path, want, word, n_words, out, diag));
   if (out->kind == MR_KINDS && want == MR_KINDS && !(there && S_ISDIR(st.st_mode)))
-    out->kind = kind_of_name(path);
+    out->kind = mr__kind_of_name(path);
   if (want != MR_KINDS) out->kind = want;
   if (out->kind == MR_KINDS) return fail_unknown(path, diag);
   if (!*out->train && out->kind == MR_KIND_NPY) strcpy(out->train, "fields=x:$data");
@@ -408,7 +459,7 @@ static mr_err_t list_pictures(const char *folder, const char *only, mr_found_t *
   int fd = mkstemp(out->list);
   FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
   for (int i = 0; f && i < l.n; i++)
-    if (only ? !strcmp(l.entry[i]->d_name, only) : is_picture(l.entry[i]->d_name))
+    if (only ? !strcmp(l.entry[i]->d_name, only) : mr__is_picture(l.entry[i]->d_name))
       write_listed(f, l.entry[i]->d_name);
   listing_free(&l);
   bool good = f && !ferror(f);
@@ -429,13 +480,13 @@ mr_err_t mr_recognise_unlabelled(const char *path, const char *kind, mr_found_t 
   bool there = strlen(path) < sizeof folder && stat(path, &st) == 0;
   const char *slash = strrchr(path, '/');
   *out = (mr_found_t){.kind = MR_KINDS};
-  if (!kind && there && S_ISREG(st.st_mode) && is_picture(path)) {
+  if (!kind && there && S_ISREG(st.st_mode) && mr__is_picture(path)) {
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
     return list_pictures(*folder ? folder : "/", slash ? slash + 1 : path, out, diag);
   }
   if (!kind && there && S_ISDIR(st.st_mode) && holds_pictures(path, false))
     return list_pictures(path, NULL, out, diag);
-  MR_TRY(mr_recognise(path, kind, out, diag));
+  MR_TRY(mr_recognise(path, kind, NULL, 0, out, diag));
   if (!*out->valid) return MR_OK;
   return mr_fail(diag, MR_ERR_USAGE,
                  "%.300s: has parts for training and validation; name one of them", path);

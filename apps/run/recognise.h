@@ -1,5 +1,5 @@
 /* What lies at a path or URL: which stage reads it, and what of it is for training, validation and
-   test.  Names and the beginnings of small files decide; records are not read.  Main thread only.
+   test.  Names and small files decide; records are not read.  Main thread only.
  */
 #ifndef MR_APPS_RUN_RECOGNISE_H
 #define MR_APPS_RUN_RECOGNISE_H
@@ -19,9 +19,12 @@ typedef struct mr_found {
 } mr_found_t;
 
 /* Recognises what lies at `path`.  kind: a stage that the user names (source=), NULL: as it looks.
-   MR_ERR_IO: it cannot be read; MR_ERR_DATA: nothing that is known, or several kinds, with what
-   would be; MR_ERR_USAGE: a path that graph text cannot hold, or an unknown kind. */
-mr_err_t mr_recognise(const char *path, const char *kind, mr_found_t *out, mr_diag_t *diag);
+   A URL that names no file is asked for what lies there, by those of word[0,n), NAME=VALUE, that
+   say how (endpoint=, retries=); blocks then, and fails as the server answers.  MR_ERR_IO: it
+   cannot be read; MR_ERR_DATA: nothing that is known, or several kinds, with what would be;
+   MR_ERR_USAGE: a path that graph text cannot hold, or an unknown kind. */
+mr_err_t mr_recognise(const char *path, const char *kind, const char *const *word, int n,
+                      mr_found_t *out, mr_diag_t *diag);
 
 /* The same for predictions, which need no classes: a picture, or a folder with pictures in no
    folders of classes, becomes a temporary list of them, out->list, which the caller unlinks.

@@ -194,7 +194,7 @@ static mr_err_t choose_for_place(given_t *in, bool by_flag, mr_diag_t *diag) {
   const char *kind = given_setting(in, "source");
   mr_diag_t why = {0};
   if (!f) return mr_no_memory(diag, "a graph");
-  mr_err_t e = mr_recognise(in->place, kind, f, &why);
+  mr_err_t e = mr_recognise(in->place, kind, in->word, in->n, f, &why);
   bool unknown = by_flag && e < 0 && !kind;
   if (e >= 0 && f->kind == MR_KIND_CIFAR10)
     in->place = strcpy(cifar, f->data);
@@ -637,13 +637,51 @@ static void forget_settings(mr_run_dir_t *r, resume_t *was) {
   (void)mr_history_write(r->path, was->history_text, &unsaid);
 }
 
-/* Prints the text that would run, with the settings that the command line adds. */
+/* The value that the command line gives a variable; NULL: none. */
+static const char *value_of_let(const mr_args_t *a, const given_t *in, const char *name) {
+  static const char *const flags[] = {"--steps", "--epochs"};
+  const char *value = given_setting(in, name);
+  for (int i = 0; i < 2 && !value; i++)
+    if (!strcmp(name, flags[i] + 2)) value = mr_args_text(a, flags[i]);
+  return value || strcmp(name, "data") || in->chosen ? value : in->place;
+}
+
+/* Names the words that are settings of stages, and so not in the text. */
+static void print_other_words(const given_t *in, const char *text) {
+  int n = 0;
+  for (int i = 0; i < in->n; i++) {
+    char name[128];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(in->word[i], "="), in->word[i]);
+    if (lets_variable(text, name)) continue;
+    printf("%s %s",
+           n++ ? "" : "# To be given on the command line of --graph FILE too:", in->word[i]);
+  }
+  if (n) puts("\n");
+}
+
+/* Prints a graph's text, its variables with the values that the command line gives them. */
+static void print_text(const mr_args_t *a, const given_t *in, const char *text) {
+  print_other_words(in, text);
+  for (const char *line = text, *end; *line; line = end) {
+    char name[64] = "";
+    end = line + strcspn(line, "\n");
+    end += *end == '\n';
+    sscanf(line, "let %63[^ =\t\n]", name);
+    const char *value = *name && !strncmp(line, "let ", 4) ? value_of_let(a, in, name) : NULL;
+    if (value)
+      printf("let %-6s = \"%s\"\n", name, value);
+    else
+      fwrite(line, 1, (size_t)(end - line), stdout);
+  }
+}
+
+/* Prints the text that would run. */
 static int print_graph(const mr_args_t *a, given_t *in, mr_diag_t *diag) {
   if (mr_args_text(a, "--resume"))
     return mr_fail(diag, MR_ERR_USAGE, "--print-graph: a resumed run's graph is its graph.mr");
   MR_TRY(choose_graph_of(a, in, diag));
   MR_TRY(read_own_graph(a, in, diag));
-  fputs(in->own ? in->own : in->chosen ? in->chosen : mr_default_graph, stdout);
+  print_text(a, in, in->own ? in->own : in->chosen ? in->chosen : mr_default_graph);
   return 0;
 }
 

@@ -406,13 +406,14 @@ static mr_err_t locate_burst(mr_stage_t *s, mr_chain_t *c, int64_t pos, mr__prog
 }
 
 bool mr_chain_foresees(mr_chain_t *c) {
+  if (!mr__wants_ahead(c)) return false; /* also where sources are not open: for lineages alone */
   bool some = false;
   for (int i = 0; i < c->n_branches && !some; i++) {
     mr__branch_t *b = &c->branch[i];
     some = b->kind == MR__SOURCE && b->s.def->source->foresee &&
            b->s.def->source->foresee(&b->s, NULL, 0) >= 0;
   }
-  return some && mr__wants_ahead(c);
+  return some;
 }
 
 int64_t mr_chain_wants(mr_chain_t *c) {

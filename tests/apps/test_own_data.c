@@ -102,6 +102,10 @@ static void a_graph_is_printed_and_nothing_made(void **state) {
   assert_int_equal(p.status, 0);
   RUN(&p, "train", "--print-graph");
   expect_said("A Vision Transformer on CIFAR-10");
+  RUN(&p, "train", "--data", "no-such", "batch=4", "lr=1e-3", "--epochs", "3", "--print-graph");
+  expect_said("let data   = \"no-such\"\n");
+  expect_said("let epochs = \"3\"\nlet batch  = \"4\"\n");
+  expect_said("command line of --graph FILE too: lr=1e-3\n");
 }
 
 static void each_kind_of_data_is_recognised(void **state) {
@@ -150,8 +154,14 @@ static void data_that_could_mean_several_things_need_a_setting(void **state) {
   write_words("table.csv", "height,kind\n1,a\n2,b\n3,a\n");
   RUN(&p, "train", "table.csv");
   expect(2, "height, kind, which do not say what to learn from what; want fields=");
-  RUN(&p, "train", "http://127.0.0.1:9/data");
-  expect(1, "its name does not say what it is; say so with source=");
+  RUN(&p, "train", "table.csv", "fields=height:x,kind:label:class");
+  expect(2, "its field x is i64, want f32: where a member is read as another type");
+  RUN(&p, "inspect", "table.csv", "fields=height:x:f32,kind:label:class");
+  expect_said("records x f32[], label i32[]");
+  RUN(&p, "inspect", "table.csv", "hight=1");
+  expect(2, "inspect: hight=1: table has no such setting");
+  RUN(&p, "inspect", "flip", "a", "b");
+  expect(2, "\"b\" after a: expected nothing");
   write_words("words.bin", "0123456789abcdef");
   RUN(&p, "train", "words.bin", "length=2");
   expect(2, "want model=NAME of a plug-in");
@@ -176,6 +186,39 @@ static void data_that_could_mean_several_things_need_a_setting(void **state) {
   expect(2, "photos is a folder, expected NAME=VALUE: data are named once");
 }
 
+/* As TensorFlow Datasets names shards: the part and the format stand before the number. */
+static void parts_and_kinds_are_read_from_names_of_shards(void **state) {
+  assert_int_equal(mr_make_folder("tfds", NULL), MR_OK);
+  assert_int_equal(
+      symlink("../examples/shard-00000.tfrecord", "tfds/bees-train.tfrecord-00000-of-00001"), 0);
+  assert_int_equal(
+      symlink("../examples/shard-00001.tfrecord", "tfds/bees-test.tfrecord-00000-of-00001"), 0);
+  RUN(&p, "inspect", "tfds");
+  expect_said("data=tfds/bees-train.tfrecord-00000-of-00001");
+  expect_said("for validation: tfds/bees-test.tfrecord-00000-of-00001");
+  write_words("bees-train.array_record-00000-of-00001", "nothing of the kind, but long enough");
+  RUN(&p, "train", "bees-train.array_record-00000-of-00001");
+  expect(1, "arrayrecord: ");
+}
+
+/* Pictures in folders beside files of records: one of them is meant. */
+static void pictures_beside_a_table_need_a_setting(void **state) {
+  write_words("photos/train/list.csv", "file_name,label\na/0.jpg,a\n");
+  RUN(&p, "train", "photos");
+  expect(1, "holds CSV files and pictures in a folder for each class; want the name of a file");
+  RUN(&p, "train", "photos", "source=folder", "--print-graph");
+  expect_said("folder name=data path=$data/train");
+  assert_int_equal(unlink("photos/train/list.csv"), 0);
+}
+
+/* The sizes of a graph are those of the data. */
+static void classes_of_arrays_are_counted(void **state) {
+  RUN(&p, "train", "arrays", "--print-graph");
+  expect_said("labels=$data/labels.npy classes=3 split=train");
+  RUN(&p, "train", "arrays/images.npy", "fields=x:numbers/x.npy,y:numbers/y.npy", "--print-graph");
+  expect_said("npy name=data  fields=\"x:numbers/x.npy,y:numbers/y.npy\" split=train");
+}
+
 /* Settings of the source that the user gives reach every source of the graph. */
 static void settings_of_the_source_are_in_the_graph(void **state) {
   RUN(&p, "train", "archives", "fields=jpg:image,cls:label", "classes=2", "--print-graph");
@@ -190,6 +233,9 @@ int main(void) {
       cmocka_unit_test(each_kind_of_data_is_recognised),
       cmocka_unit_test(a_name_decides_which_stage_reads_a_file),
       cmocka_unit_test(data_that_could_mean_several_things_need_a_setting),
+      cmocka_unit_test(parts_and_kinds_are_read_from_names_of_shards),
+      cmocka_unit_test(pictures_beside_a_table_need_a_setting),
+      cmocka_unit_test(classes_of_arrays_are_counted),
       cmocka_unit_test(settings_of_the_source_are_in_the_graph),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
