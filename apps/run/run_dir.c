@@ -69,27 +69,54 @@ static void run_dir_sweep(const char *folder) {
   if (d) closedir(d);
 }
 
+/* How many folders at the end of path are missing. */
+static int missing_folders(const char *path) {
+  char part[MR_RUN_PATH];
+  struct stat st;
+  int n = 0;
+  snprintf(part, sizeof part, "%s", path);
+  for (char *slash = part; slash && *part; n++) {
+    if (stat(part, &st) == 0 || errno != ENOENT) return n;
+    while ((slash = strrchr(part, '/')) && !slash[1] && slash > part) *slash = 0;
+    if (slash) *slash = 0;
+  }
+  return n;
+}
+
+/* Removes the folders that were missing, as far as they are empty. */
+static void remove_made(mr_run_dir_t *r) {
+  char part[MR_RUN_PATH], *slash = part;
+  snprintf(part, sizeof part, "%s", r->path);
+  for (; r->made > 0 && slash && *part; r->made--) {
+    if (rmdir(part) < 0 && errno != ENOENT) break;
+    while ((slash = strrchr(part, '/')) && !slash[1] && slash > part) *slash = 0;
+    if (slash) *slash = 0;
+  }
+  r->made = 0;
+}
+
 /* Makes the next of runs/1, runs/2, ...; mkdir decides between processes that do so at once. */
 static mr_err_t make_next(mr_run_dir_t *r, mr_diag_t *diag) {
+  int missing = missing_folders(runs);
   MR_TRY(mr_make_folder(runs, diag));
   for (long n = newest_run() + 1;; n++) {
     snprintf(r->path, sizeof r->path, "%s/%ld", runs, n);
-    if (mkdir(r->path, 0777) == 0) return r->made = true, MR_OK;
-    if (errno != EEXIST)
-      return mr_fail(diag, MR_ERR_IO, "%s: cannot make the folder: %s", r->path, strerror(errno));
+    if (mkdir(r->path, 0777) == 0) return r->made = missing + 1, MR_OK;
+    if (errno == EEXIST) continue;
+    mr_fail(diag, MR_ERR_IO, "%s: cannot make the folder: %s", r->path, strerror(errno));
+    if (missing) rmdir(runs);
+    return MR_ERR_IO;
   }
 }
 
 static mr_err_t make_named(mr_run_dir_t *r, mr_diag_t *diag) {
-  struct stat st;
-  r->made = stat(r->path, &st) < 0;
+  r->made = missing_folders(r->path);
   return mr_make_folder(r->path, diag);
 }
 
-mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
+/* Locks the folder, which must hold no run, and sees that it can be written. */
+static mr_err_t take_folder(mr_run_dir_t *r, mr_diag_t *diag) {
   char settings[MR_RUN_PATH + 64];
-  MR_TRY(set_path(r, path, diag));
-  MR_TRY(path ? make_named(r, diag) : make_next(r, diag));
   MR_TRY(mr_run_lock_take(r->path, &r->lock, diag));
   file_in(r, "settings.txt", settings);
   if (access(settings, F_OK) == 0)
@@ -100,6 +127,17 @@ mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
   file_in(r, "checkpoints", settings);
   run_dir_sweep(r->path), run_dir_sweep(settings);
   return mr_folder_writable(r->path, diag);
+}
+
+mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
+  MR_TRY(set_path(r, path, diag));
+  mr_err_t e = path ? make_named(r, diag) : make_next(r, diag);
+  if (e >= 0) e = take_folder(r, diag);
+  if (e >= 0) return e;
+  mr_run_lock_release(r->lock);
+  r->lock = NULL;
+  remove_made(r);
+  return e;
 }
 
 void mr_run_dir_undo(mr_run_dir_t *r) {
@@ -118,7 +156,7 @@ void mr_run_dir_undo(mr_run_dir_t *r) {
   }
   mr_run_lock_release(r->lock);
   r->lock = NULL;
-  if (r->made) rmdir(r->path);
+  remove_made(r);
 }
 
 static mr_err_t run_dir_read_text(const mr_run_dir_t *r, const char *name, char **text,

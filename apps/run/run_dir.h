@@ -25,7 +25,7 @@ typedef struct mr_run_dir {
   int n_settings;
   char *data;                    /* of mr_data_facts; heap; NULL: the run has none */
   char *carry;                   /* as in mr_history_part_t; heap; NULL: none */
-  bool made;                     /* the folder did not exist before */
+  int made;                      /* folders at the end of path that did not exist before */
   bool read;                     /* graph and settings were read from the folder */
   mr_run_lock_t *lock;           /* held for training; NULL for reading only */
   bool cut;                      /* mr_run_dir_open: its last process did not end in order */
@@ -36,7 +36,7 @@ typedef struct mr_run_dir {
 /* Begins a new run in path, or, if path is NULL, in the next free folder of runs/1, runs/2, ...
    Makes the folder and locks it until mr_run_dir_free, which the caller calls after a failure too.
    MR_ERR_CONFIG if it holds an earlier run or another process trains there, MR_ERR_IO if it cannot
-   be made or written. */
+   be made or written; no folder that it has made is left then. */
 mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
 
 /* Removes what a new run has written, if it failed before its first metrics and checkpoint, so that

@@ -222,6 +222,39 @@ static void a_run_that_cannot_begin_leaves_no_lock(void **state) {
   assert_false(is_there("lock"));
 }
 
+/* What a run says that may write no byte, in folder `in`. */
+static void run_without_a_byte(const char *in, const char *words) {
+  char command[900];
+  snprintf(command, sizeof command,
+           "cd '%s' && (ulimit -f 0; exec '%s' train --graph '%s' --steps 2 %s) 2>&1", in,
+           MR_PROGRAM, file, words);
+  FILE *f = popen(command, "r");
+  assert_non_null(f);
+  p.err[fread(p.err, 1, sizeof p.err - 1, f)] = 0;
+  int status = pclose(f);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || !strstr(p.err, "lock: ") ||
+      !strstr(p.err, "File too large"))
+    fail_msg("status %d: %s", status, p.err);
+}
+
+/* Of a lock that cannot be written no folder is left that was not there. */
+static void a_lock_that_cannot_be_written_leaves_no_folder(void **state) {
+  char deep[200], words[300];
+  snprintf(deep, sizeof deep, "%s/one", dir);
+  snprintf(words, sizeof words, "--run-dir '%s/two//three/'", deep);
+  run_without_a_byte(dir, words);
+  assert_int_equal(access(deep, F_OK), -1);
+  assert_int_equal(mkdir(deep, 0755), 0);
+  run_without_a_byte(dir, words);
+  assert_int_equal(rmdir(deep), 0); /* which was there, is still there and empty */
+  assert_int_equal(mkdir(deep, 0755), 0);
+  run_without_a_byte(deep, "");
+  assert_int_equal(rmdir(deep), 0); /* without runs/1 and runs */
+  assert_int_equal(mkdir(deep, 0755), 0);
+  run_without_a_byte(deep, "--run-dir here");
+  assert_int_equal(rmdir(deep), 0);
+}
+
 /* Each finds a folder of its own, however close together they start. */
 static void runs_that_start_together_get_folders_of_their_own(void **state) {
   enum { N = 4 };
@@ -270,6 +303,7 @@ int main(void) {
       CASE(a_number_that_a_later_process_has_does_not_hold),
       CASE(the_lock_of_another_host_is_recognised),
       CASE(a_run_that_cannot_begin_leaves_no_lock),
+      CASE(a_lock_that_cannot_be_written_leaves_no_folder),
       CASE(runs_that_start_together_get_folders_of_their_own),
       CASE(the_settings_of_a_run_are_readable_by_its_owner_alone),
   };
