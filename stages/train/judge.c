@@ -71,9 +71,15 @@ static bool minutes_are_over(double minutes, double since) {
   return minutes > 0 && mr_now_s() - since >= 60 * minutes;
 }
 
+bool mr__train_validates(const mr_stage_t *s) {
+  bool any = s->in_linked[IN_VALID];
+  for (int port = IN_MORE_VALID; port < s->n_in && !any; port++) any = s->in_linked[port];
+  return any;
+}
+
 bool mr__train_valid_late(const mr_stage_t *s) {
   const train_t *v = s->state;
-  return s->in_linked[IN_VALID] && minutes_are_over(v->validate_minutes, v->valid_t0);
+  return mr__train_validates(s) && minutes_are_over(v->validate_minutes, v->valid_t0);
 }
 
 bool mr__train_state_late(const mr_stage_t *s) {

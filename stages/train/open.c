@@ -141,8 +141,8 @@ static void open_report_unused(const mr_stage_t *s) {
       {"replay-dir", "on-nan=trace", v->on_nan == MR__ON_NAN_TRACE},
       {"stop-by", "stop-after=", v->stop_after > 0},
       {"stop-delta", "stop-after=", v->stop_after > 0},
-      {"validate-every", "input valid", s->in_linked[IN_VALID]},
-      {"validate-minutes", "input valid", s->in_linked[IN_VALID]},
+      {"validate-every", "input valid", mr__train_validates(s)},
+      {"validate-minutes", "input valid", mr__train_validates(s)},
       {"zero",
        v->pipeline > 1 ? "pipeline=0, as ranks with stages have the slots of their shares anyway"
                        : "ranks that share batches",

@@ -155,8 +155,9 @@ mr_err_t mr__train_stage_memory(mr_stage_t *s, bool models, mr_takes_t *out);
 mr_train_config_t mr__train_config(const train_t *v, int64_t batch);
 
 /* judge.c: validations: when they are due, and what they decide. */
-mr_err_t mr__train_judge_plan(mr_stage_t *s); /* MR_OK, or MR_ERR_CONFIG */
-mr_err_t mr__train_judge_open(mr_stage_t *s); /* as mr_safetensors_open, of the checkpoint */
+mr_err_t mr__train_judge_plan(mr_stage_t *s);  /* MR_OK, or MR_ERR_CONFIG */
+mr_err_t mr__train_judge_open(mr_stage_t *s);  /* as mr_safetensors_open, of the checkpoint */
+bool mr__train_validates(const mr_stage_t *s); /* there are held-back records, of any name */
 bool mr__train_valid_due(const mr_stage_t *s, int64_t step); /* after this step, by its number */
 bool mr__train_valid_late(const mr_stage_t *s);              /* by the clock */
 bool mr__train_state_late(const mr_stage_t *s);

@@ -97,6 +97,28 @@ static void validations_come_within_epochs_each_with_a_checkpoint(void **state) 
   assert_non_null(strstr(p.out, "Validation valid.dogs after epoch 2 (step 24)"));
 }
 
+/* Held-back records may all have names of their own. */
+static void named_inputs_alone_are_validated_by_step_and_by_the_clock(void **state) {
+  static const char *const often[] = {"validate-every=5", "validate-minutes=1e-9"};
+  static const char named[] = "named-batches ! train.valid.cats";
+  double loss[STEPS + 1];
+  char graph[sizeof GRAPH + 64] = GRAPH, *at = strstr(graph, "held-batches ! train.valid\n");
+  char rest[sizeof graph];
+  strcpy(rest, at + strlen("held-batches ! train.valid"));
+  strcpy(at, named), strcat(at, rest);
+  snprintf(rest, sizeof rest, "%s/named.mr", dir);
+  assert_int_equal(mr_write_file(rest, graph, strlen(graph), NULL), MR_OK);
+  for (int i = 0; i < 2; i++) {
+    RUN(&p, "train", "--graph", rest, "--run-dir", other, often[i], "--steps", "6");
+    assert_int_equal(p.status, 0);
+    if (strstr(p.err, "changes nothing")) fail_msg("%s", p.err);
+    read_validations(other, "valid.cats", "loss", loss);
+    assert_false(isnan(loss[5]));
+    if (isnan(loss[6]) != !i) fail_msg("%s: %g after step 6", often[i], loss[6]);
+    assert_int_equal(program_forget(other), 0);
+  }
+}
+
 /* The best by a number of the validations up to a step, of equal ones the earliest. */
 static uint64_t best_of(const double *v, int to, int n, bool more, int *first) {
   uint64_t set = 0;
@@ -371,6 +393,7 @@ static void wrong_names_are_refused_with_the_nearest_ones(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(validations_come_within_epochs_each_with_a_checkpoint),
+      cmocka_unit_test(named_inputs_alone_are_validated_by_step_and_by_the_clock),
       cmocka_unit_test(the_best_checkpoints_stay_by_any_metric_of_any_input),
       cmocka_unit_test(a_resumed_run_compares_with_the_best_from_before),
       cmocka_unit_test(a_run_that_no_longer_improves_ends_also_where_it_is_resumed),
