@@ -292,7 +292,7 @@ static void write_code(const export_t *x, const char *out, char *code) {
 
 static mr_err_t check_format(export_t *x, mr_diag_t *diag) {
   static const char *const name[] = {"timm", "flax", "hf", "torchvision"};
-  for (int i = 0; i < MR__NAMES_OTHER; i++)
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++)
     if (!strcmp(x->format, name[i])) return x->names = (mr__names_t)i, MR_OK;
   return mr_fail(diag, MR_ERR_USAGE, "export: format %s, want %s", x->format, mr_export_formats);
 }

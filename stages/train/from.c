@@ -57,6 +57,9 @@ static void recognise_names(from_t *from) {
     from->names = MR__NAMES_HF, from->skip = strlen("vit.");
   else if (has_tensor(f, "", "class_token"))
     from->names = MR__NAMES_TORCHVISION;
+  const char *of_5 = "vit.layers.0.layernorm_before.weight";
+  if (from->names == MR__NAMES_HF && has_tensor(f, "", of_5 + from->skip))
+    from->names = MR__NAMES_HF5;
 }
 
 /* How the file keeps a parameter, and how the model does; the same for names of no table.  Returns

@@ -57,6 +57,25 @@ static const weight_row_t hugging_face[] = {
     {"head.", {"classifier."}, NULL, 0, false},
     {0}};
 
+static const weight_row_t hugging_face_5[] = {
+    {"cls_token", {"vit.embeddings.cls_token"}, NULL, 0, false},
+    {"pos_embed", {"vit.embeddings.position_embeddings"}, NULL, 0, false},
+    {"patch_embed.proj.", {"vit.embeddings.patch_embeddings.projection."}, NULL, 0, false},
+    {"blocks.#.norm1.", {"vit.layers.#.layernorm_before."}, NULL, 0, false},
+    {"blocks.#.attn.qkv.",
+     {"vit.layers.#.attention.q_proj.", "vit.layers.#.attention.k_proj.",
+      "vit.layers.#.attention.v_proj."},
+     NULL,
+     0,
+     false},
+    {"blocks.#.attn.proj.", {"vit.layers.#.attention.o_proj."}, NULL, 0, false},
+    {"blocks.#.norm2.", {"vit.layers.#.layernorm_after."}, NULL, 0, false},
+    {"blocks.#.mlp.fc1.", {"vit.layers.#.mlp.fc1."}, NULL, 0, false},
+    {"blocks.#.mlp.fc2.", {"vit.layers.#.mlp.fc2."}, NULL, 0, false},
+    {"norm.", {"vit.layernorm."}, NULL, 0, false},
+    {"head.", {"classifier."}, NULL, 0, false},
+    {0}};
+
 static const weight_row_t torchvision[] = {
     {"cls_token", {"class_token"}, NULL, 0, false},
     {"pos_embed", {"encoder.pos_embedding"}, NULL, 0, false},
@@ -83,6 +102,7 @@ static const weight_row_t torchvision[] = {
 static const weight_row_t *library_rows(mr__names_t of) {
   return of == MR__NAMES_FLAX          ? flax
          : of == MR__NAMES_HF          ? hugging_face
+         : of == MR__NAMES_HF5         ? hugging_face_5
          : of == MR__NAMES_TORCHVISION ? torchvision
                                        : NULL;
 }

@@ -18,6 +18,7 @@ typedef enum mr__names {
   MR__NAMES_FLAX,
   MR__NAMES_HF,
   MR__NAMES_TORCHVISION,
+  MR__NAMES_HF5,  /* of a model's state_dict in transformers 5, whose files have those of 4 */
   MR__NAMES_OTHER /* of no Vision Transformer that is known here */
 } mr__names_t;
 

@@ -75,6 +75,19 @@ static const renamed_t hugging_face[] = {
     {"head.", "classifier."},
     {0}};
 
+/* Those of a state_dict in transformers 5. */
+static const renamed_t hugging_face_5[] = {
+    {"cls_token", "vit.embeddings.cls_token"},
+    {"pos_embed", "vit.embeddings.position_embeddings"},
+    {"patch_embed.proj.", "vit.embeddings.patch_embeddings.projection."},
+    {"blocks.#.norm1.", "vit.layers.#.layernorm_before."},
+    {"blocks.#.attn.proj.", "vit.layers.#.attention.o_proj."},
+    {"blocks.#.norm2.", "vit.layers.#.layernorm_after."},
+    {"blocks.#.mlp.", "vit.layers.#.mlp."},
+    {"norm.", "vit.layernorm."},
+    {"head.", "classifier."},
+    {0}};
+
 /* What a name is called by rows; false if none has it. */
 static bool rename_by(const renamed_t *row, const char *name, char *to) {
   for (; row && row->ours; row++)
@@ -109,15 +122,19 @@ static void write_as(const char *run, const renamed_t *rows, bool without_head, 
     const char *ours = x->name + 7;
     if (strncmp(x->name, "params/", 7) || (without_head && !strncmp(ours, "head.", 5))) continue;
     const char *qkv = strstr(ours, ".attn.qkv.");
-    if (rows == hugging_face && qkv) {
-      static const char *const part[] = {"query", "key", "value"};
+    if ((rows == hugging_face || rows == hugging_face_5) && qkv) {
+      static const char *const part[] = {
+          "encoder.layer.%d.attention.attention.query.%s", "layers.%d.attention.q_proj.%s",
+          "encoder.layer.%d.attention.attention.key.%s",   "layers.%d.attention.k_proj.%s",
+          "encoder.layer.%d.attention.attention.value.%s", "layers.%d.attention.v_proj.%s"};
       size_t rows_each = (size_t)x->dim[0] / 3, bytes = rows_each * sizeof(float);
       for (int d = 1; d < x->ndim; d++) bytes *= (size_t)x->dim[d];
       for (int k = 0; k < 3; k++, n++) {
         t[n] = *x, t[n].dim[0] = (int64_t)rows_each, t[n].name = name[n];
         t[n].data = (const char *)x->data + (size_t)k * bytes;
-        snprintf(name[n], NAME, "vit.encoder.layer.%d.attention.attention.%s.%s", atoi(ours + 7),
-                 part[k], qkv + 10);
+        strcpy(name[n], "vit.");
+        snprintf(name[n] + 4, NAME - 4, part[2 * k + (rows == hugging_face_5)], atoi(ours + 7),
+                 qkv + 10);
       }
       continue;
     }
@@ -169,6 +186,8 @@ static void names_of_timm_hugging_face_and_torchvision_are_known(void **state) {
   expect_same(in_dir("torchvision.safetensors"), NULL);
   write_as(whole, hugging_face, false, in_dir("hf.safetensors"));
   expect_same(in_dir("hf.safetensors"), NULL);
+  write_as(whole, hugging_face_5, false, in_dir("hf5.safetensors"));
+  expect_same(in_dir("hf5.safetensors"), NULL);
 }
 
 static void a_head_that_does_not_fit_begins_anew(void **state) {
