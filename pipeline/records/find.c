@@ -4,7 +4,8 @@
    it costs little, so that answers come in the order of the stream and few are kept at a time.
 
    An order without an inverse looks at each position of its window.  So does the whole chain where
-   that is less work, as for a few records that are repeated often. */
+   that is less work, as for a few records that are repeated often, and where an inverse fails: not
+   each position that an order takes is one of the stream.  A wide window is made narrow before. */
 #include "pipeline/records/find.h"
 
 #include <inttypes.h>
@@ -17,7 +18,12 @@
 #include "pipeline/stage_source.h"
 #include "pipeline/stage_step.h"
 
-enum { WINDOW_LEAST = 1 << 16, CHEAP = 1 << 14 };
+enum {
+  WINDOW_LEAST = 1 << 16,
+  CHEAP = 1 << 14,
+  NEAR = 1 << 8, /* positions looked at together: of a join's inputs only one may fail */
+  IN_VAIN = 16,  /* windows of NEAR whose inverse fails, but none of whose positions */
+};
 static const int64_t END_MAX = INT64_C(1) << 62;
 
 /* The indices of the record in a source. */
@@ -37,6 +43,8 @@ typedef struct finder {
   size_t n, cap;
   int64_t tries, most; /* steps of this window, and how many are less work than looking at each
                           position */
+  int64_t begin;       /* the first position that matters */
+  int in_vain;
 } finder_t;
 
 /* A stage between the record and the batch. */
@@ -180,7 +188,7 @@ static mr_err_t rise_from_each(finder_t *f, int node, const level_t *above, int6
   return MR_OK;
 }
 
-/* MR_END: it is less work to look at each position of the window. */
+/* MR_END: it is less work to look at each position of the window, or of a part of it. */
 static mr_err_t find_descend(finder_t *f, int node, const level_t *above, int64_t lo, int64_t hi) {
   mr_stage_t *s = planned_stage(f, node);
   const mr_order_def_t *order = s->def->order;
@@ -206,11 +214,32 @@ static int find_by_position(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Says which step the failure at this position ends. */
-static mr_err_t name_failing_step(finder_t *f, int64_t position, mr_err_t e) {
+/* The first of positions [lo,hi) that fails; hi: none does. */
+static int64_t first_failing(finder_t *f, int64_t lo, int64_t hi) {
+  mr_found_place_t to;
+  while (lo < hi && find_look(f, f->first, lo, &to) >= 0) lo++;
+  *f->diag = (mr_diag_t){0};
+  return lo;
+}
+
+/* Says which step the failures end of which the one at this position is one.  A failure stays, as
+   that of numbers that are used up, so that the first is between one that fails and one behind
+   which several do not. */
+static mr_err_t name_failing_step(finder_t *f, int64_t position) {
   mr_stage_t *s = planned_stage(f, f->batch);
-  mr_diag_t why = *f->diag;
   mr_batch_place_t held;
+  mr_found_place_t to;
+  *f->diag = (mr_diag_t){0};
+  for (int64_t good = f->begin; good < position;) {
+    int64_t at = good + (position - good) / 2, end = position - at < NEAR ? position : at + NEAR;
+    int64_t bad = first_failing(f, at, end);
+    if (bad < end)
+      position = bad;
+    else
+      good = end;
+  }
+  mr_err_t e = find_look(f, f->first, position, &to);
+  mr_diag_t why = *f->diag;
   if (s->def->step->holds(s, position, &held) != MR_OK || held.number < 0) return e;
   *f->diag = (mr_diag_t){0};
   return mr_diag_prefix(f->diag, e, &why, "step %" PRId64 ", slot %d", held.number + 1, held.slot);
@@ -222,7 +251,7 @@ static mr_err_t report_position(finder_t *f, int64_t position) {
   mr_found_place_t found = {0};
   mr_batch_place_t held;
   mr_err_t e = find_look(f, f->first, position, &found);
-  if (e < 0) return name_failing_step(f, position, e);
+  if (e < 0) return name_failing_step(f, position);
   if (e == MR_END) return MR_OK;
   s->diag = f->diag;
   e = s->def->step->holds(s, position, &held);
@@ -232,24 +261,27 @@ static mr_err_t report_position(finder_t *f, int64_t position) {
   return f->want->found(f->want->ctx, &found, f->diag);
 }
 
-static mr_err_t find_in_window(finder_t *f, int64_t lo, int64_t hi) {
+static mr_err_t report_found(finder_t *f) {
   mr_err_t e;
-  f->n = 0, f->tries = 0, f->most = hi - lo + CHEAP;
-  e = find_descend(f, f->first, NULL, lo, hi);
-  if (e == MR_ERR_NOMEM) return e;
-  if (e < 0 && hi - lo > WINDOW_LEAST) return e; /* too many positions to look at */
-  if (e != MR_OK) {                              /* what lies before a failure is known */
-    *f->diag = (mr_diag_t){0};
-    for (int64_t at = lo; at < hi; at++)
-      if ((e = report_position(f, at)) != MR_OK) return e;
-    return MR_OK;
-  }
   if (f->n) qsort(f->found, f->n, sizeof *f->found, find_by_position);
   for (size_t i = 0; i < f->n; i++) {
     if (i && f->found[i] == f->found[i - 1]) continue;
     if ((e = report_position(f, f->found[i])) != MR_OK) return e;
   }
   return MR_OK;
+}
+
+/* Looks at each position, where the inverse has ended with `e`: a failure that no position shows is
+   that of the search if there are many such. */
+static mr_err_t report_each(finder_t *f, int64_t lo, int64_t hi, mr_err_t e) {
+  mr_diag_t why = *f->diag;
+  *f->diag = (mr_diag_t){0};
+  for (int64_t at = lo; at < hi; at++) {
+    mr_err_t reported = report_position(f, at);
+    if (reported != MR_OK) return reported;
+  }
+  if (e >= 0 || ++f->in_vain < IN_VAIN) return MR_OK;
+  return mr_diag_relay(f->diag, e, &why);
 }
 
 /* Where a batch begins, in [0,END_MAX]; beyond the end of the stream: where that ends. */
@@ -267,13 +299,23 @@ static mr_err_t find_in_stream(finder_t *f) {
   int64_t lo, end, window = WINDOW_LEAST;
   MR_TRY(begins_at(f, f->want->first, &lo));
   MR_TRY(begins_at(f, f->want->end, &end));
+  f->begin = lo;
   while (lo < end) {
-    int64_t hi = window < end - lo ? lo + window : end;
-    mr_err_t e = find_in_window(f, lo, hi);
-    if (e != MR_OK) return e == MR_END ? MR_OK : e;
+    int64_t n = window < end - lo ? window : end - lo, least = n < WINDOW_LEAST ? n : WINDOW_LEAST;
+    f->n = 0, f->tries = 0, f->most = least + CHEAP;
+    mr_err_t e = find_descend(f, f->first, NULL, lo, lo + n);
+    if (e == MR_ERR_NOMEM) return e;
+    int64_t narrow = e < 0 ? NEAR : WINDOW_LEAST; /* few enough to look at each */
+    if (e != MR_OK && n > narrow) {
+      *f->diag = (mr_diag_t){0};
+      window = n / 4 > narrow ? n / 4 : narrow;
+      continue;
+    }
     bool cheap = f->tries < CHEAP && f->n < CHEAP;
-    if (cheap && window < END_MAX / 4) window *= 4;
-    lo = hi;
+    e = e == MR_OK ? report_found(f) : report_each(f, lo, lo + n, e);
+    if (e != MR_OK) return e == MR_END ? MR_OK : e;
+    if ((cheap && window < END_MAX / 4) || window < WINDOW_LEAST) window *= 4;
+    lo += n;
   }
   return MR_OK;
 }

@@ -314,6 +314,92 @@ static void a_record_of_a_billion_is_found_in_each_of_a_thousand_epochs(void **s
   free(p);
 }
 
+static mr_err_t note_ten(void *ctx, const mr_found_place_t *f, mr_diag_t *diag) {
+  places_t *p = ctx;
+  note_place(ctx, f, diag);
+  return p->n < 10 ? MR_OK : MR_END;
+}
+
+/* Finds in a stream of billions, for which a walk would take hours, and expects n places. */
+static mr_err_t find_in_billions(const char *text, mr_find_t find, places_t *p, mr_diag_t *d) {
+  char why[200];
+  mr_graph_t *g = stream_graph(text);
+  find.end = INT64_MAX, find.ctx = p, p->n = 0;
+  *d = (mr_diag_t){0};
+  if (mr_graph_settle(g, d) < 0) fail_msg("%s: %s", text, d->text);
+  mr_err_t e = mr_graph_find(g, "batch", &find, why, sizeof why, d);
+  mr_graph_destroy(g);
+  return e;
+}
+
+/* The seeds of 2^32 windows end in the twenty-second epoch. */
+static void a_failure_behind_billions_of_positions_is_found_soon(void **state) {
+  places_t *p = calloc(1, sizeof *p);
+  mr_diag_t d;
+  const char *text = "range 1000000000 ! repeat 1000 ! window-shuffle 5 seed=0 ! batch 4";
+  assert_true(find_in_billions(text, (mr_find_t){.key = 7, .found = note_place}, p, &d) < 0);
+  assert_int_equal(p->n, 22);
+  for (int64_t i = 0; i < p->n; i++) { /* 7 lies in the second window of each billion */
+    int64_t position = p->at[i].number * 4 + p->at[i].slot;
+    assert_in_range(position, i * 1000000000 + 5, i * 1000000000 + 9);
+  }
+  if (!strstr(d.text, "step 5368709121, slot 0: ")) fail_msg("%s", d.text); /* position 5 * 2^32 */
+  /* The first failure is before the first place that fails, by more than a window of the search. */
+  mr_find_t second = {.key = 300000000, .found = note_place};
+  text = "range 1000000000 ! repeat 1000 ! window-shuffle 5 seed=4294967290 ! batch 4";
+  assert_true(find_in_billions(text, second, p, &d) < 0);
+  assert_int_equal(p->n, 0);
+  if (!strstr(d.text, "step 8, slot 2: ")) fail_msg("%s", d.text);
+  free(p);
+}
+
+/* Of two inputs the second fails, which gives one record of fifty. */
+static void the_failure_of_an_input_is_found_among_the_others_records(void **state) {
+  places_t *p = calloc(1, sizeof *p);
+  mr_diag_t d;
+  const char *text =
+      "range 1000000000 ! repeat 1000 ! mix name=j weights=49,1 exact "
+      "range 2000000000 stop=3000000000 ! repeat 1000 ! window-shuffle 5 seed=4194967296 ! j.b "
+      "j. ! batch 4";
+  mr_find_t find = {.key = 2700000000, .found = note_place};
+  assert_true(find_in_billions(text, find, p, &d) < 0); /* its windows end after 5e8 records */
+  assert_int_equal(p->n, 0);
+  long long step = 0, want = 500000000ll * 50 / 4;
+  assert_int_equal(sscanf(d.text, "step %lld", &step), 1);
+  if (step < want - 25 || step > want + 25) fail_msg("%s, want step %lld", d.text, want);
+  free(p);
+}
+
+/* The last window of a billion records fails, and each part of the shuffled epoch may hold it. */
+static void a_failure_that_no_position_shows_ends_the_search(void **state) {
+  places_t *p = calloc(1, sizeof *p);
+  mr_diag_t d;
+  const char *text =
+      "range 1000000000 ! window-shuffle 5 seed=4094967297 ! shuffle seed=1 ! batch 4";
+  mr_find_t find = {.key = 999999997, .found = note_place};
+  assert_true(find_in_billions(text, find, p, &d) < 0);
+  if (!strstr(d.text, "window-shuffle")) fail_msg("%s", d.text);
+  find.key = 7; /* one that does not fail is found */
+  if (find_in_billions(text, find, p, &d) != MR_OK) fail_msg("%s", d.text);
+  assert_int_equal(p->n, 1);
+  free(p);
+}
+
+/* A window that has grown over a billion records without this one meets as many that are this. */
+static void a_wide_window_over_many_places_gives_them_a_few_at_a_time(void **state) {
+  places_t *p = calloc(1, sizeof *p);
+  mr_diag_t d;
+  const char *text =
+      "range 1000000000 ! concatenate name=j range 1000000000 stop=1000000001 ! repeat 1000000000 "
+      "! j.b j. ! batch 4";
+  mr_find_t find = {.key = 1000000000, .found = note_ten};
+  if (find_in_billions(text, find, p, &d) != MR_OK) fail_msg("%s", d.text);
+  assert_int_equal(p->n, 10);
+  for (int i = 0; i < 10; i++)
+    assert_int_equal(p->at[i].number * 4 + p->at[i].slot, 1000000000 + i);
+  free(p);
+}
+
 int main(void) {
   stream_stages = find_stages;
   const struct CMUnitTest tests[] = {
@@ -321,6 +407,10 @@ int main(void) {
       cmocka_unit_test(where_positions_do_not_decide_the_stage_is_named),
       cmocka_unit_test(places_before_a_failure_are_found_and_the_failing_one_is_named),
       cmocka_unit_test(a_record_of_a_billion_is_found_in_each_of_a_thousand_epochs),
+      cmocka_unit_test(a_failure_behind_billions_of_positions_is_found_soon),
+      cmocka_unit_test(the_failure_of_an_input_is_found_among_the_others_records),
+      cmocka_unit_test(a_failure_that_no_position_shows_ends_the_search),
+      cmocka_unit_test(a_wide_window_over_many_places_gives_them_a_few_at_a_time),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
