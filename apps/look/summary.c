@@ -71,12 +71,12 @@ static void print_part(const parts_t *s, int i) {
 /* Which rank updates which parameter, of ranks with shares. */
 static mr_err_t find_updates(parts_t *s, mr_train_config_t t, mr_diag_t *diag) {
   if ((!t.zero && !t.pipeline.stages) || t.ranks < 2) return MR_OK;
+  s->values = t.zero == 3;
   if (t.mesh && !t.pipeline.stages) { /* each rank of a mesh that cuts updates pieces of all */
     s->slots = calloc((size_t)s->of->n + 1, sizeof *s->slots);
     return s->slots ? mr_train_cut_slots(&t, s->of, s->slots, diag)
                     : mr_no_memory(diag, "the slots of ranks");
   }
-  s->values = t.zero == 3;
   s->updates = calloc((size_t)s->of->n + 1, sizeof *s->updates);
   if (!s->updates) return mr_no_memory(diag, "the shares of ranks");
   for (t.rank = t.ranks - 1; t.rank >= 0; t.rank--) { /* of those with parts of it the first */
@@ -118,6 +118,7 @@ static mr_err_t summary_print_parts(const mr_args_t *a, mr_model_job_t *job, con
   MR_TRY(mr_mesh_arg_step(a, &m, false, job, diag));
   const mr_train_config_t t = {.mesh = &m,
                                .ranks = mr_mesh_ranks(&m),
+                               .zero = job->train.mesh ? job->train.zero : 0,
                                .pipeline = job->train.pipeline,
                                .partition = mr_args_text(a, "--partition"),
                                .table = mr_mesh_arg_table(job, &m)};

@@ -91,7 +91,7 @@ static void list_choices(search_t *s) {
     for (int64_t parts = parts_for(s->devices / k), i = 0; i < 3; i++, parts *= 2)
       if (k <= MR_PIPELINE_STAGES && parts <= MR_PIPELINE_PARTS && s->batch % parts == 0)
         add_choice(s, 1, 0, k, parts);
-    for (int zero = 0; zero <= (k < s->devices ? MR_ZERO_OF_PARTS : 0); zero++)
+    for (int zero = 0; zero <= (k < s->devices ? MR_ZERO_MOST : 0); zero++)
       add_choice(s, k, zero, 0, 0);
     int data = s->devices / k; /* stages of columns and rows, with microbatches alone */
     for (int stages = 2; stages <= data && stages <= MR_PIPELINE_STAGES; stages++) {

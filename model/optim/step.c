@@ -28,7 +28,8 @@ static mr_err_t run_parts(mr__optim_step_t *s) {
     MR_TRY(mr__optim_run_gathered(s, all));
     return mr__optim_exchange(s, all, &sums);
   }
-  for (int k = s->from; k < s->to; k++) {
+  if (s->loss->reads) MR_TRY(mr__optim_run_placed(s, all, &sums));
+  for (int k = s->from; k < s->to && !s->loss->reads; k++) {
     mr_var_t **grad = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof *grad);
     MR_TRY(mr__optim_run_part(s, k, all + (k - s->from) * s->n_out, grad));
     s->computed = s->g->n_eqn;

@@ -8,7 +8,10 @@
    Ranks compute different parts, some one more than others, but all have the messages in one order:
    that of the first part, which every rank traces.  The last parts of all ranks run together; where
    a rank has none yet, it sends what it owns and does nothing else.  Within the last parts the
-   gradients of a bucket leave as soon as the first part's trace has made them. */
+   gradients of a bucket leave as soon as the first part's trace has made them.
+
+   On a mesh that cuts arrays all ranks have one graph, and a piece of each value: there the same
+   passes put a value where the loss reads it, without messages of their own (mr_lax_shard). */
 #include <stdlib.h>
 
 #include "model/control/control.h"
@@ -31,6 +34,7 @@ typedef struct message {
 
 typedef struct gathered {
   mr__optim_step_t *s;
+  bool placed;                /* values are put where s->loss->reads says: no message is sent */
   mr__optim_bucket_t *bucket; /* [n], from the last parameters to the first */
   int n, *of;                 /* of[s->n]: the bucket of a parameter */
   message_t *message[2];      /* [n_messages] of the forward and the backward pass */
@@ -108,8 +112,17 @@ static mr_err_t trace_part(mr__optim_step_t *s, int k, traced_t *t) {
 
 /* ---- the order of messages ---- */
 
+/* Each value comes by itself. */
+static mr_err_t take_each(gathered_t *g) {
+  g->n = g->s->n, g->most = g->s->to - g->s->from;
+  g->of = mr_mem_take(&g->s->g->mem, (size_t)(g->n + 1) * sizeof *g->of);
+  for (int i = 0; g->of && i < g->n; i++) g->of[i] = i;
+  return g->s->g->diag.code;
+}
+
 static mr_err_t take_buckets(gathered_t *g) {
   mr__optim_step_t *s = g->s;
+  if (g->placed) return take_each(g);
   g->bucket = mr_mem_take(&s->g->mem, (size_t)(s->n + 1) * sizeof *g->bucket);
   g->of = mr_mem_take(&s->g->mem, (size_t)(s->n + 1) * sizeof *g->of);
   for (int pass = 0; pass < 2; pass++)
@@ -281,9 +294,48 @@ static mr_err_t give_message(walk_t *w) {
 
 static mr_err_t copy_equation(walk_t *w, const mr_eqn_t *e);
 
+/* The dtype to which all readers of v narrow it, as it is or moved; its own if some read more. */
+static mr_dtype_t dtype_read(const mr_fn_t *f, const mr_var_t *v) {
+  const mr_dtype_t own = v->aval.dtype;
+  mr_dtype_t found = MR_DTYPE_COUNT;
+  for (int i = 0; i < f->n_out; i++)
+    if (f->out[i] == v) return own;
+  for (int i = 0; i < f->n_eqn; i++) {
+    const mr_eqn_t *e = f->eqn[i];
+    bool reads = false;
+    for (int k = 0; k < e->n_in; k++) reads |= e->in[k] == v;
+    if (!reads) continue;
+    const mr_dtype_t made = e->out[0]->aval.dtype;
+    bool narrows = e->op == &mr_op_convert_element_type && mr_dtype_size(made) < mr_dtype_size(own);
+    bool moves = e->op->cost.moves && e->n_out == 1 && made == own;
+    mr_dtype_t read = narrows ? made : moves ? dtype_read(f, e->out[0]) : own;
+    if (read == own || (found != MR_DTYPE_COUNT && found != read)) return own;
+    found = read;
+  }
+  return found == MR_DTYPE_COUNT ? own : found;
+}
+
+/* Parameter i where the loss reads it, for this pass alone, as a pass of the compiler would keep
+   what two have in common.  One that is narrowed comes narrow. */
+static mr_var_t *value_where_read(walk_t *w, int i) {
+  mr__optim_step_t *s = w->g->s;
+  const mr_var_t *own = w->part->s.p[i];
+  if (!s->loss->reads[i]) return s->p[i];
+  const char *outer = mr_scope_enter(s->g, MR_OPTIM_GATHERED);
+  mr_var_t *v = mr_lax_optimization_barrier(s->g, s->p[i]);
+  v = mr_lax_convert(s->g, v, dtype_read(w->part->s.g, own));
+  v = mr_lax_convert(s->g, mr_lax_shard(s->g, v, s->loss->reads[i]), own->aval.dtype);
+  mr_scope_leave(s->g, outer);
+  return v;
+}
+
 /* Has parameter i's value in the map, behind the messages up to that which brings it. */
 static mr_err_t have_value(walk_t *w, int i) {
   const mr__optim_step_t *s = w->g->s;
+  if (w->g->placed && !w->have[i]) {
+    w->value[i] = value_where_read(w, i);
+    w->have[i] = true;
+  }
   while (!w->have[w->g->of[i]]) {
     if (w->at == w->g->n_messages[w->pass])
       return mr_fail(&s->g->diag, MR_ERR_SHAPE,
@@ -380,7 +432,7 @@ static mr_err_t begin_walk(walk_t *w) {
 /* A slot of this rank with part k, whose outputs go to out[n_out]; or, below s->from, without. */
 static mr_err_t run_slot(gathered_t *g, walk_t *w, int k, mr_var_t **out) {
   traced_t part = {.out = NULL};
-  bool own = k >= g->s->from, last = k + 1 == g->s->to;
+  bool own = k >= g->s->from, last = k + 1 == g->s->to && !g->placed;
   mr_err_t e = own ? trace_part(g->s, k, &part) : MR_OK;
   w->part = own ? &part : NULL;
   if (e >= 0 && own) e = begin_walk(w);
@@ -394,18 +446,30 @@ static mr_err_t run_slot(gathered_t *g, walk_t *w, int k, mr_var_t **out) {
   return e;
 }
 
-mr_err_t mr__optim_run_gathered(mr__optim_step_t *s, mr_var_t **all) {
-  gathered_t g = {.s = s, .nodes = mr__optim_nodes(s)};
-  walk_t w = {.g = &g};
-  MR_TRY(take_buckets(&g));
-  MR_TRY(order_messages(&g));
-  w.have = mr_mem_take(&s->g->mem, (size_t)(g.n + 1) * sizeof *w.have);
+static mr_err_t run_slots(gathered_t *g, mr_var_t **all) {
+  mr__optim_step_t *s = g->s;
+  walk_t w = {.g = g};
+  MR_TRY(take_buckets(g));
+  if (!g->placed) MR_TRY(order_messages(g));
+  w.have = mr_mem_take(&s->g->mem, (size_t)(g->n + 1) * sizeof *w.have);
   w.value = mr_mem_take(&s->g->mem, (size_t)(s->n + 1) * sizeof *w.value);
-  s->grad = mr_mem_take(&s->g->mem, (size_t)(s->n + 1) * sizeof *s->grad);
   if (s->g->mem.failed) return s->g->diag.code;
-  for (w.slot = 0; w.slot < g.most; w.slot++) {
-    int k = s->to - g.most + w.slot;
-    MR_TRY(run_slot(&g, &w, k, all + (k - s->from) * s->n_out));
+  for (w.slot = 0; w.slot < g->most; w.slot++) {
+    int k = s->to - g->most + w.slot;
+    MR_TRY(run_slot(g, &w, k, all + (k - s->from) * s->n_out));
   }
   return s->g->diag.code;
+}
+
+mr_err_t mr__optim_run_gathered(mr__optim_step_t *s, mr_var_t **all) {
+  gathered_t g = {.s = s, .nodes = mr__optim_nodes(s)};
+  s->grad = mr_mem_take(&s->g->mem, (size_t)(s->n + 1) * sizeof *s->grad);
+  return s->g->mem.failed ? s->g->diag.code : run_slots(&g, all);
+}
+
+mr_err_t mr__optim_run_placed(mr__optim_step_t *s, mr_var_t **all, mr__optim_sums_t *sums) {
+  gathered_t g = {.s = s, .placed = true};
+  mr_err_t e = run_slots(&g, all);
+  *sums = g.sums;
+  return e;
 }

@@ -133,11 +133,14 @@ mr_var_t *mr__optim_squares(mr__optim_step_t *s, bool pair);
 /* Completes the new values next[n], of which this rank has [lo,hi). */
 void mr__optim_take_updates(mr__optim_step_t *s, mr_var_t **next);
 
-/* ---- values that ranks have shares of: step_gather.c ---- */
+/* ---- values that ranks have shares or pieces of: step_gather.c ---- */
 
 /* Traces this rank's parts, all[n_out] of each, with the values of parameters that others send, and
    sends its own to them and gradients to their owners: sets s->grad of its share. */
 mr_err_t mr__optim_run_gathered(mr__optim_step_t *s, mr_var_t **all);
+/* Traces all parts of a step whose values lie otherwise on a mesh than the loss reads them
+   (mr_optim_loss_t.reads): outputs in all, and sums of gradients. */
+mr_err_t mr__optim_run_placed(mr__optim_step_t *s, mr_var_t **all, mr__optim_sums_t *sums);
 
 /* ---- a stage of a pipeline: step_stage.c ---- */
 

@@ -245,6 +245,22 @@ static mr_err_t cut_dropout(partition_t *p, const mr_eqn_t *e, mr_place_t **map)
   return mr_rule_done(p->c.g);
 }
 
+/* Whether e is a sum of squares in f32, which may be of parts. */
+static bool is_sum_of_squares(const mr_eqn_t *e) {
+  return e->op == &mr_op_sum_squares && e->n_in && e->out[0]->aval.dtype == MR_F32;
+}
+
+static mr_err_t cut_squares(partition_t *p, const mr_eqn_t *e, mr_place_t **map) {
+  mr_mem_t *mem = &p->c.g->mem;
+  mr_place_t **needs = mr_mem_take(mem, ((size_t)e->n_in + 1) * sizeof(mr_place_t *));
+  mr_place_t *to = map[e->out[0]->id] = mr_mem_take(mem, sizeof *to);
+  if (mem->failed) return mr_rule_done(p->c.g);
+  for (int i = 0; i < e->n_in; i++) needs[i] = place_of_operand(p, map, e->in[i]);
+  mr_var_t *var = mr__cut_squares(&p->c, e, needs);
+  place_value(to, e->out[0], (mr_placement_t){.partial = 0}, var);
+  return mr_rule_done(p->c.g);
+}
+
 /* Whether e communicates along an axis that the mesh lacks: with others that have what this device
    has. */
 static bool is_beside_mesh(const partition_t *p, const mr_eqn_t *e) {
@@ -283,6 +299,10 @@ static mr_err_t cut_equations(partition_t *p, const mr_fn_t *f, mr_place_t **map
       mr_err_t cut = cut_dropout(p, f->eqn[i], map);
       if (cut < 0) return cut;
       if (cut == MR_OK) continue;
+    }
+    if (is_sum_of_squares(f->eqn[i])) {
+      MR_TRY(cut_squares(p, f->eqn[i], map));
+      continue;
     }
     mr_factors_t s = {0};
     mr_err_t err = mr_factors_of(f->eqn[i], &s, &p->c.g->diag);

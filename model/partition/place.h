@@ -57,6 +57,9 @@ mr_eqn_t *mr__cut_equation(mr_cutter_t *c, const mr_eqn_t *e, const mr_factors_t
    dropout.c. */
 mr_var_t *mr__cut_dropout(mr_cutter_t *c, const mr_eqn_t *e, mr_place_t *const *needs,
                           const mr_placement_t *at);
+/* Appends e, a sum of the squares of at least one operand, in f32.  The result, which each device
+   has whole, belongs to g; NULL on failure.  Implemented in squares.c. */
+mr_var_t *mr__cut_squares(mr_cutter_t *c, const mr_eqn_t *e, mr_place_t *const *needs);
 /* Returns the device's place along these axes together, i32[]; it belongs to g. */
 mr_var_t *mr__place_along(mr_cutter_t *c, mr_axes_t axes);
 

@@ -1,6 +1,6 @@
 /* How a step lies on a mesh.  Fields of the batch lie along one axis, and whatever each of the
    parameters' rules says holds of its slots and its average too, which zero cuts further along the
-   axis of the batch; all else is whole on each rank. */
+   axis of the batch, and with zero=3 of its value; all else is whole on each rank. */
 #include "model/train/cut.h"
 
 #include <inttypes.h>
@@ -122,6 +122,7 @@ mr_err_t mr__cut_init(const mr_train_config_t *t, const mr_params_t *list, mr__c
     if (e >= 0 && c->share) e = check_stage_parts(c, i, diag);
   }
   if (e >= 0) e = check_axes(c, t, diag);
+  c->values = t->zero == 3 && !c->share;
   for (int i = 0; e >= 0 && i < list->n; i++)
     c->kept[i] = t->zero && !c->share ? cut_further(c, &list->param[i].aval, c->at[i]) : c->at[i];
   if (rules) mr_placement_rules_fini(rules);
@@ -135,9 +136,15 @@ void mr__cut_fini(mr__cut_t *c) {
   *c = (mr__cut_t){.at = NULL};
 }
 
-static mr_aval_t cut_aval(const mr__cut_t *c, int i) {
+/* How a set of this kind lies. */
+static const mr_placement_t *placement_of(const mr__cut_t *c, mr_set_kind_t kind, int i) {
+  return kind == MR_SET_VALUES && !c->values ? &c->at[i] : &c->kept[i];
+}
+
+static mr_aval_t cut_aval(const mr__cut_t *c, mr_set_kind_t kind, int i) {
+  const mr_placement_t *p = placement_of(c, kind, i);
   mr_aval_t a = c->list.param[i].aval;
-  for (int d = 0; d < a.ndim; d++) a.dim[d] /= mr_placement_parts(&c->at[i], &c->mesh, d);
+  for (int d = 0; d < a.ndim; d++) a.dim[d] /= mr_placement_parts(p, &c->mesh, d);
   return a;
 }
 
@@ -146,8 +153,8 @@ mr_err_t mr_train_cut_parts(const mr_train_config_t *t, const mr_params_t *list,
   mr__cut_t c;
   mr_err_t e = mr__cut_init(t, list, &c, diag);
   for (int i = 0; e >= 0 && i < list->n; i++) {
-    if (part) part[i] = cut_aval(&c, i);
-    if (at) at[i] = c.at[i];
+    if (part) part[i] = cut_aval(&c, MR_SET_VALUES, i);
+    if (at) at[i] = *placement_of(&c, MR_SET_VALUES, i);
   }
   mr__cut_fini(&c);
   return e;
@@ -157,11 +164,7 @@ mr_err_t mr_train_cut_slots(const mr_train_config_t *t, const mr_params_t *list,
                             mr_diag_t *diag) {
   mr__cut_t c;
   mr_err_t e = mr__cut_init(t, list, &c, diag);
-  for (int i = 0; e >= 0 && i < list->n; i++) {
-    part[i] = c.list.param[i].aval;
-    for (int d = 0; d < part[i].ndim; d++)
-      part[i].dim[d] /= mr_placement_parts(&c.kept[i], &c.mesh, d);
-  }
+  for (int i = 0; e >= 0 && i < list->n; i++) part[i] = cut_aval(&c, MR_SET_SLOT, i);
   mr__cut_fini(&c);
   return e;
 }
@@ -194,7 +197,8 @@ mr_err_t mr__cut_step_fn(const mr_loss_t *l, const mr_train_config_t *t, const m
       in[i].axes[0] = (uint8_t)(1u << mr_mesh_batch(&c.mesh)), in[i].outer[0] = 1;
     for (int i = 0; i < n_sets; i++)
       in[whole->n_in - n_sets + i] = out[whole->n_out - n_sets + i] =
-          i < list->n ? c.at[i] : c.kept[share.from + (i - list->n) % each];
+          i < list->n ? *placement_of(&c, MR_SET_VALUES, i)
+                      : c.kept[share.from + (i - list->n) % each];
     /* What stages exchange is not the partition's. */
     if (c.share) snprintf(mesh.name[mr_mesh_batch(&c.mesh)], MR_AXIS_NAME, "%s", stages_axis);
     e = mr_partition(whole, &mesh, in, out, &local, diag);
@@ -225,8 +229,12 @@ static void write_placement(const mr__cut_t *c, const mr_aval_t *a, const mr_pla
   snprintf(text + n, MR_PLACEMENT_TEXT - n, a->ndim == 1 ? ",)" : ")");
 }
 
+static bool is_cut_further(const mr__cut_t *c, int i) {
+  return memcmp(c->kept[i].axes, c->at[i].axes, sizeof c->at[i].axes) != 0;
+}
+
 bool mr__cut_gradient(const mr__cut_t *c, int i, char text[MR_PLACEMENT_TEXT]) {
-  if (!memcmp(c->kept[i].axes, c->at[i].axes, sizeof c->at[i].axes)) return false;
+  if (!is_cut_further(c, i)) return false;
   write_placement(c, &c->list.param[i].aval, &c->kept[i], text);
   return true;
 }
@@ -238,12 +246,13 @@ bool mr__cut_value(const mr__cut_t *c, int i, char text[MR_PLACEMENT_TEXT]) {
   return cut != 0;
 }
 
-/* ---- parts of parameters ---- */
-
-/* How a set of this kind lies. */
-static const mr_placement_t *placement_of(const mr__cut_t *c, mr_set_kind_t kind, int i) {
-  return kind == MR_SET_VALUES ? &c->at[i] : &c->kept[i];
+bool mr__cut_read(const mr__cut_t *c, int i, char text[MR_PLACEMENT_TEXT]) {
+  if (!c->values || !is_cut_further(c, i)) return false;
+  write_placement(c, &c->list.param[i].aval, &c->at[i], text);
+  return true;
 }
+
+/* ---- parts of parameters ---- */
 
 bool mr__cut_has(const mr__cut_t *c, int rank, mr_set_kind_t kind, int i) {
   int at[MR_MESH_AXES];
@@ -254,17 +263,14 @@ bool mr__cut_has(const mr__cut_t *c, int rank, mr_set_kind_t kind, int i) {
 }
 
 size_t mr__cut_elems(const mr__cut_t *c, mr_set_kind_t kind, int i) {
-  const mr_placement_t *p = placement_of(c, kind, i);
-  const mr_aval_t *a = &c->list.param[i].aval;
-  int64_t n = 1;
-  for (int d = 0; d < a->ndim; d++) n *= a->dim[d] / mr_placement_parts(p, &c->mesh, d);
-  return (size_t)n;
+  const mr_aval_t a = cut_aval(c, kind, i);
+  return (size_t)mr_aval_elems(&a);
 }
 
 mr_err_t mr__cut_list(const mr__cut_t *c, mr_params_t *part, mr_diag_t *diag) {
   for (int i = 0; i < c->list.n; i++) {
     const mr_param_t *p = &c->list.param[i];
-    MR_TRY(mr_params_add(part, p->name, cut_aval(c, i), p->init, diag));
+    MR_TRY(mr_params_add(part, p->name, cut_aval(c, MR_SET_VALUES, i), p->init, diag));
   }
   return MR_OK;
 }

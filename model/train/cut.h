@@ -15,10 +15,11 @@
 
 typedef struct mr__cut {
   mr_mesh_t mesh;
-  mr_placement_t *at; /* [list.n] of the values */
+  mr_placement_t *at; /* [list.n] of the values, as the loss reads them */
   /* [list.n] of slots and average: with zero they are cut along the axis of the batch too, in the
      first dimension that is whole and divides.  Ranks along that axis then update a piece each. */
   mr_placement_t *kept;
+  bool values; /* with zero=3: the values lie as `kept` from one step to the next */
   /* [size of the axis of the batch + 1] the first parameter whose slots and average a stage has;
      NULL: there are no stages, and each rank has its part of all */
   int *share;
@@ -44,6 +45,8 @@ void mr__cut_mesh(const mr_train_config_t *t, mr_mesh_t *m);
 bool mr__cut_gradient(const mr__cut_t *c, int i, char text[MR_PLACEMENT_TEXT]);
 /* The same of parameter i itself: false if each rank has it whole. */
 bool mr__cut_value(const mr__cut_t *c, int i, char text[MR_PLACEMENT_TEXT]);
+/* And of parameter i where the loss reads it: false if it lies so anyway. */
+bool mr__cut_read(const mr__cut_t *c, int i, char text[MR_PLACEMENT_TEXT]);
 /* Whether a rank has a part of parameter i in a set of this kind. */
 bool mr__cut_has(const mr__cut_t *c, int rank, mr_set_kind_t kind, int i);
 /* The elements that a rank has of parameter i in a set of this kind. */

@@ -70,8 +70,8 @@ typedef struct mr_train_config {
      are parts of the caller's params, which all ranks of the process update; a process that is one
      rank has zeros for the others' (mr_train_step_whole).  2: gradients leave for the rank that
      updates them during the backward pass.  3: a rank has the values of its share alone too, and
-     others' come before each pass that reads them; it goes with ranks that share parts, not with a
-     pipeline or a mesh that cuts parameters.  Without ranks it is 0. */
+     others' come before each pass that reads them; it does not go with a pipeline.  Without ranks
+     it is 0. */
   int zero;
   /* The ranks are the stages of pipelines, ranks / stages of them, which share the ordered parts,
      each of the same number of records; of P pipelines rank r has stage r / P of pipeline r % P.
@@ -90,7 +90,8 @@ typedef struct mr_train_config {
   /* Ranks that compute parts of arrays instead of ordered parts, which is close to the results of
      one rank and has not their bits: of the batch along mr_mesh_batch, of parameters, slots and
      average as rules by name say (mesh/placement_rules.h).  ranks is that of the mesh; ordered is
-     0 unless there are stages, accumulate 1; zero cuts slots and average along mr_mesh_batch too.
+     0 unless there are stages, accumulate 1; zero cuts slots and average along mr_mesh_batch too,
+     with 3 the values, which are whole along it while a pass of the loss reads them.
      params are then a copy, which mr_train_step_fetch brings up to date, as on a device; from the
      end of a run to the next fetch they are zeros without memory.  NULL: none.  The mesh outlives
      the step. */
@@ -106,7 +107,7 @@ typedef struct mr_train_config {
 /* Returns AdamW with its default settings, products in bf16, and the batch in one part. */
 mr_train_config_t mr_train_default(int64_t batch);
 
-enum { MR_ORDERED_MOST = 256, MR_ZERO_MOST = 3, MR_ZERO_OF_PARTS = 2 };
+enum { MR_ORDERED_MOST = 256, MR_ZERO_MOST = 3 };
 /* MR_OK, or MR_ERR_CONFIG if batch, accumulate, ordered, ranks, zero and pipeline do not go
    together. */
 mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag);

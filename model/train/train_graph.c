@@ -80,13 +80,10 @@ static mr_err_t check_cut(const mr_train_config_t *t, mr_diag_t *diag) {
 
 mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag) {
   if (t->pipeline.stages) MR_TRY(check_pipeline_config(t, diag));
-  if (t->zero == 3 && t->ranks > 1 && (t->pipeline.stages || t->mesh))
+  if (t->zero == 3 && t->ranks > 1 && t->pipeline.stages)
     return mr_fail(diag, MR_ERR_CONFIG,
-                   "zero=3 beside %s: ranks that have %s do not have shares of values yet; want "
-                   "zero=2, or a mesh of data alone%s",
-                   t->pipeline.stages ? "a pipeline" : "a mesh that cuts parameters",
-                   t->pipeline.stages ? "stages" : "parts of parameters",
-                   t->pipeline.stages ? " without pipeline=" : "");
+                   "zero=3 beside a pipeline: ranks that have stages do not have shares of values "
+                   "yet; want zero=2, or no pipeline=");
   if (t->mesh && !t->pipeline.stages) return check_cut(t, diag);
   if (t->accumulate < 1 || t->batch % t->accumulate)
     return mr_fail(diag, MR_ERR_CONFIG, "accumulate: %lld, want a divisor of the batch %lld",
@@ -150,18 +147,33 @@ float mr_train_limit(const mr_compute_t *c) {
   return c->stochastic ? nextafterf(MR_TRAIN_F16_MOST, INFINITY) : 65520;
 }
 
-/* Where gradients are to lie on a mesh that cuts arrays, so that ranks with pieces of slots receive
-   their terms alone: text[list->n], a NULL for one that may lie anywhere, in `chars`; both heap. */
-static mr_err_t place_gradients(const mr_train_config_t *t, const mr_params_t *list,
-                                const char ***text, char **chars, mr_diag_t *diag) {
+/* How gradients, and values where the loss reads them, are to lie on a mesh that cuts arrays; heap.
+ */
+typedef struct lies {
+  const char **gradient, **value; /* [list->n] a NULL for one that may lie anywhere, or lies so */
+  char *chars;
+} lies_t;
+
+static void lies_fini(lies_t *l) {
+  free((void *)l->gradient), free((void *)l->value), free(l->chars);
+}
+
+/* Ranks with pieces of slots receive their terms of the gradients alone, and with zero=3 others'
+   pieces of the values for as long as they are read.  The caller ends *l. */
+static mr_err_t place_further(const mr_train_config_t *t, const mr_params_t *list, lies_t *l,
+                              mr_diag_t *diag) {
   mr__cut_t cut = {.at = NULL};
-  *text = calloc((size_t)list->n + 1, sizeof **text);
-  *chars = malloc((size_t)(list->n + 1) * MR_PLACEMENT_TEXT);
-  mr_err_t e = *text && *chars ? MR_OK : mr_no_memory(diag, "placements");
+  size_t n = (size_t)list->n + 1;
+  *l = (lies_t){.gradient = calloc(n, sizeof *l->gradient),
+                .value = t->zero == 3 ? calloc(n, sizeof *l->value) : NULL,
+                .chars = malloc(2 * n * MR_PLACEMENT_TEXT)};
+  bool got = l->gradient && l->chars && (l->value || t->zero != 3);
+  mr_err_t e = got ? MR_OK : mr_no_memory(diag, "placements");
   if (e >= 0) e = mr__cut_init(t, list, &cut, diag);
   for (int i = 0; e >= 0 && i < list->n; i++) {
-    char *at = *chars + (size_t)i * MR_PLACEMENT_TEXT;
-    if (mr__cut_gradient(&cut, i, at)) (*text)[i] = at;
+    char *at = l->chars + 2 * (size_t)i * MR_PLACEMENT_TEXT, *value = at + MR_PLACEMENT_TEXT;
+    if (mr__cut_gradient(&cut, i, at)) l->gradient[i] = at;
+    if (l->value && mr__cut_read(&cut, i, value)) l->value[i] = value;
   }
   mr__cut_fini(&cut);
   return e;
@@ -190,16 +202,14 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
   mr_optim_each_t *each = NULL;
   if (err >= 0) err = mr_train_each(list, &t->rules, l->no_decay, &each, diag);
   loss.each = each;
-  const char **lies = NULL;
-  char *chars = NULL;
-  if (err >= 0 && t->mesh && t->zero && !pipeline)
-    err = place_gradients(t, list, &lies, &chars, diag);
-  loss.lies = lies;
+  lies_t lies = {NULL};
+  if (err >= 0 && t->mesh && t->zero && !pipeline) err = place_further(t, list, &lies, diag);
+  loss.lies = lies.gradient, loss.reads = lies.value;
   mr_optim_t optim = t->optim;
   optim.below = mr_train_limit(&t->compute);
   if (err >= 0) err = mr_optim_step_fn(&loss, &optim, out, diag);
   for (int k = 0; k < parts; k++) mr_fn_destroy(part[k]);
-  free(part), free(each), free((void *)lies), free(chars);
+  free(part), free(each), lies_fini(&lies);
   return err;
 }
 

@@ -87,6 +87,9 @@ static void the_memory_that_a_graph_announces_is_near_the_memory_that_it_takes(v
              "steps=2 partition=\"*.kernel=(None,model)\" zero=2 ! null"},
       {SMALL "! train-step model=mlp hidden=8 steps=1 ! null",
        LARGE "! shard-to-device mesh=data=2,model=2 ! train-step model=mlp hidden=2048 layers=2 "
+             "steps=2 partition=\"*.kernel=(None,model)\" zero=3 ! null"},
+      {SMALL "! train-step model=mlp hidden=8 steps=1 ! null",
+       LARGE "! shard-to-device mesh=data=2,model=2 ! train-step model=mlp hidden=2048 layers=2 "
              "steps=2 partition=\"*.kernel=(None,model)\" pipeline=2 ! null"},
       {SMALL "! train-step model=mlp hidden=8 steps=1 ! null",
        LARGE "! train-step model=mlp hidden=2048 layers=2 steps=2 pipeline=2 ! null"},

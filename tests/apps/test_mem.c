@@ -275,6 +275,12 @@ static void ranks_of_a_mesh_and_of_a_pipeline_are_planned(void **state) {
   size_t piece = bytes_of(held, "adamw slot.0, this rank's share, f32");
   assert_true(piece >= part * 2 / 5 && piece < part * 3 / 5); /* a half, and what is not cut */
   cJSON_Delete(all);
+  RUN(&p, "mem", TINY, "--mesh", "data=2,model=2", "--zero", "3", "--json", "--dtype", "f32");
+  held = cJSON_GetObjectItem(all = cJSON_Parse(p.out), "held");
+  assert_int_equal(bytes_of(held, "adamw slot.0, this rank's share, f32"), piece);
+  size_t values = bytes_of(held, "parameters, this rank's share, f32");
+  assert_true(values >= piece && values < part * 3 / 5); /* pieces begin at multiples of 64 bytes */
+  cJSON_Delete(all);
   RUN(&p, "mem", TINY, "--mesh", "data=2", "--pipeline", "2", "--microbatches", "4", "--rank", "1",
       "--json", "--dtype", "f32");
   held = cJSON_GetObjectItem(all = cJSON_Parse(p.out), "held");
@@ -312,7 +318,7 @@ static void ranks_that_do_not_fit_are_refused(void **state) {
       {{"--mesh", "data=9", "--top", "1"}, "mem: --mesh: 9 ranks that share ordered=8 parts"},
       {{"--mesh", "data=2,model=2", "--accumulate", "2"}, "beside a mesh that cuts parameters"},
       {{"--mesh", "data=2", "--accumulate", "2"}, "beside ordered=8"},
-      {{"--mesh", "data=2,model=2", "--zero", "3"}, "want zero=2, or a mesh of data alone"},
+      {{"--mesh", "data=2,model=2", "--zero", "4"}, "--zero: \"4\""},
       {{"--mesh", "data=1", "--pipeline", "2"}, "2 stages of 1 ranks"},
       {{"--mesh", "data=2;", "--top", "1"}, "mem: --mesh: mesh \"data=2;\""},
   };

@@ -198,6 +198,34 @@ static void a_bad_step_with_cut_slots_is_skipped_by_all(void **state) {
   check_meshes(two_meshes, &c, t, 3, 1e-5, .995);
 }
 
+/* What ranks keep of slots and values between steps changes no bit on the same mesh, also where a
+   step is skipped. */
+static void values_are_cut_along_the_batch_with_the_same_bits(void **state) {
+  static const struct {
+    const char *optimizer, *mesh;
+    mr_dtype_t dtype;
+    int bad;
+  } row[] = {{"adamw", "data=2,model=2", MR_F32, 0},
+             {"lamb", "model=4,data=3", MR_F32, 3},
+             {"momentum", "data=4,model=2", MR_BF16, 0}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    vit_t c = small_vit(row[i].dtype);
+    mr_train_config_t t = config_of(MOST);
+    t.optim = mr_optim_of(row[i].optimizer);
+    t.optim.only_finite = true, t.optim.dynamic.max_bad = 3;
+    t.optim.clip_norm = 0.5f, t.optim.ema = i ? 0 : 0.5f;
+    end_t none = trained(&c, t, row[i].mesh, false, row[i].bad);
+    for (t.zero = 1; t.zero <= MR_ZERO_MOST; t.zero++) {
+      end_t cut = trained(&c, t, row[i].mesh, t.zero == 3, row[i].bad);
+      char what[96];
+      snprintf(what, sizeof what, "%s on %s, zero=%d", row[i].optimizer, row[i].mesh, t.zero);
+      assert_same_end(&none, &cut, what);
+      mr_params_fini(&cut.params);
+    }
+    mr_params_fini(&none.params);
+  }
+}
+
 /* ---- stages whose ranks have parts ---- */
 
 static mr_train_config_t config_of_stages(const vit_t *c, int stages, int64_t parts) {
@@ -324,6 +352,44 @@ static void gradients_of_cut_slots_are_scattered(void **state) {
   mr_params_fini(&list);
 }
 
+/* A value comes before each pass that reads it, in the dtype in which it is read, and nothing of it
+   is kept in between. */
+static void cut_values_come_before_each_pass(void **state) {
+  vit_t c = small_vit(MR_BF16);
+  mr_params_t list = {0};
+  mr_train_config_t t = config_of(MOST);
+  mr_diag_t diag = {0};
+  mr_mesh_t m;
+  mr_aval_t part[256], slot[256];
+  int further = 0, narrow = 0, wide = 0;
+  mr_fn_t *f = step_fn(&c, "data=2,model=2", 3, &list);
+  assert_int_equal(mr_mesh_parse("data=2,model=2", 0, &m, &diag), MR_OK);
+  t.mesh = &m, t.ranks = mr_mesh_ranks(&m), t.zero = 3;
+  assert_int_equal(mr_train_cut_parts(&t, &list, part, NULL, &diag), MR_OK);
+  assert_int_equal(mr_train_cut_slots(&t, &list, slot, &diag), MR_OK);
+  int first = f->n_in - mr_optim_sets(&t.optim) * list.n;
+  for (int i = 0; i < list.n; i++) {
+    assert_true(mr_aval_equal(&part[i], &slot[i]));
+    assert_true(mr_aval_equal(&f->in[first + i]->aval, &part[i]));
+    assert_true(
+        mr_aval_equal(&f->out[f->n_out - mr_optim_sets(&t.optim) * list.n + i]->aval, &part[i]));
+    further += mr_aval_elems(&part[i]) < mr_aval_elems(&list.param[i].aval);
+  }
+  for (int i = 0; i < f->n_eqn; i++) {
+    const mr_eqn_t *e = f->eqn[i];
+    if (strcmp(e->op->name, "all_gather")) continue;
+    narrow += e->in[0]->aval.dtype == MR_BF16, wide += e->in[0]->aval.dtype == MR_F32;
+  }
+  /* The backward pass reads scales, and kernels but the first, once more; kernels come in bf16.  A
+     bias of columns in each block cannot be cut further. */
+  int blocks = c.model.layers, kernels = 2 + 6 * blocks, scales = 2 * blocks + 1;
+  assert_int_equal(further, list.n);
+  assert_true(narrow >= 2 * kernels - 1);
+  assert_int_equal(narrow + wide, list.n - blocks + kernels - 1 + scales);
+  mr_fn_destroy(f);
+  mr_params_fini(&list);
+}
+
 /* ---- bad input ---- */
 
 static void a_mesh_that_does_not_fit_is_refused_with_the_numbers(void **state) {
@@ -358,7 +424,7 @@ static void a_mesh_that_does_not_fit_is_refused_with_the_numbers(void **state) {
 }
 
 /* A rank's plan lists its parts, and takes what the step of one takes. */
-static void assert_plan_has_parts(int stages) {
+static void assert_plan_has_parts(int stages, int zero) {
   vit_t c = small_vit(MR_F32);
   mr_train_config_t t = stages ? config_of_stages(&c, stages, 4) : config_of(MOST);
   mr_loss_t l = mr_vit_loss(&c.model);
@@ -369,7 +435,7 @@ static void assert_plan_has_parts(int stages) {
   mr_train_step_t *step;
   mr_aval_t part[256];
   assert_int_equal(mr_mesh_parse("data=2,model=2", 0, &m, &diag), MR_OK);
-  t.mesh = &m, t.ranks = mr_mesh_ranks(&m), t.compute = c.how;
+  t.mesh = &m, t.ranks = mr_mesh_ranks(&m), t.compute = c.how, t.zero = zero;
   if (mr_train_step_plan_rank(&l, &t, &list, &x, &diag) < 0 || vit_step(&c, t, &step, &diag) < 0 ||
       vit_params(&c, 3, &whole, &diag) < 0)
     fail_msg("%s", diag.text);
@@ -385,8 +451,9 @@ static void assert_plan_has_parts(int stages) {
 }
 
 static void a_plan_of_a_rank_has_its_parts(void **state) {
-  assert_plan_has_parts(0);
-  assert_plan_has_parts(2);
+  assert_plan_has_parts(0, 0);
+  assert_plan_has_parts(0, 3);
+  assert_plan_has_parts(2, 0);
 }
 
 int main(void) {
@@ -398,12 +465,14 @@ int main(void) {
       cmocka_unit_test(every_optimizer_is_cut),
       cmocka_unit_test(slots_are_cut_along_the_batch_too),
       cmocka_unit_test(a_bad_step_with_cut_slots_is_skipped_by_all),
+      cmocka_unit_test(values_are_cut_along_the_batch_with_the_same_bits),
       cmocka_unit_test(stages_of_columns_and_rows_reach_what_one_rank_reaches),
       cmocka_unit_test(stages_in_parts_skip_a_step_that_is_not_finite),
       cmocka_unit_test(every_optimizer_updates_stages_in_parts),
       cmocka_unit_test(stages_that_do_not_fit_a_mesh_are_refused),
       cmocka_unit_test(nothing_is_gathered_in_a_step),
       cmocka_unit_test(gradients_of_cut_slots_are_scattered),
+      cmocka_unit_test(cut_values_come_before_each_pass),
       cmocka_unit_test(a_plan_of_a_rank_has_its_parts),
       cmocka_unit_test(a_mesh_that_does_not_fit_is_refused_with_the_numbers),
   };

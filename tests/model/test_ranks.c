@@ -701,22 +701,15 @@ static void ranks_without_a_part_are_refused(void **state) {
   assert_int_equal(vit_step(&c, t, &step, &diag), MR_ERR_CONFIG);
 }
 
-static void shares_of_values_beside_stages_or_parts_of_parameters_are_refused(void **state) {
+static void shares_of_values_beside_stages_are_refused(void **state) {
   vit_t c = dropping_vit(MR_F32);
   mr_train_config_t t = config_of(MOST);
   mr_train_step_t *step;
   mr_diag_t diag = {0};
-  mr_mesh_t m;
   t.ranks = 2, t.zero = 3;
   t.pipeline.stages = 2;
   assert_int_equal(vit_step(&c, t, &step, &diag), MR_ERR_CONFIG);
   assert_non_null(strstr(diag.text, "zero=3 beside a pipeline"));
-  diag = (mr_diag_t){0};
-  t.pipeline.stages = 0, t.ordered = 0;
-  assert_int_equal(mr_mesh_parse("data=1,model=2", 2, &m, &diag), MR_OK);
-  t.mesh = &m;
-  assert_int_equal(vit_step(&c, t, &step, &diag), MR_ERR_CONFIG);
-  assert_non_null(strstr(diag.text, "zero=3 beside a mesh that cuts parameters"));
 }
 
 int main(void) {
@@ -742,7 +735,7 @@ int main(void) {
       cmocka_unit_test(gradients_that_leave_early_take_less_memory),
       cmocka_unit_test(a_plan_of_a_rank_is_what_its_step_takes),
       cmocka_unit_test(ranks_without_a_part_are_refused),
-      cmocka_unit_test(shares_of_values_beside_stages_or_parts_of_parameters_are_refused),
+      cmocka_unit_test(shares_of_values_beside_stages_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
