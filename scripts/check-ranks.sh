@@ -5,7 +5,8 @@
 # packages, and build/release/millrace or the program that $MILLRACE names.  By the same launchers it starts
 # build/release/tests/ranks_program ($RANKS_PROGRAM): the ranks' collectives over MPI and ZeroMQ must give the bits of
 # threads, and a rank that is stopped is named by the others.  `millrace train` by them has the checkpoint and ledger of one
-# process, with a stage of a pipeline on each rank too; after kill -9 of a rank the engine's job ends, and the run resumes on one rank less.
+# process, with zero=3 and with a stage of a pipeline on each rank too, and with stages whose ranks have parts of parameters
+# those of threads; after kill -9 of a rank the engine's job ends, and the run resumes on one rank less.
 # shellcheck disable=SC2317 # `launch` of each launcher is called by train_by
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -128,6 +129,16 @@ trains() { # LAUNCHER N
   [ -d "$dir/alone-stages" ] || train_alone alone-stages batch.size=16 train.layers=2 >"$dir/expected-stages"
   train_by "$2" --graph "$dir/train.mr" --run-dir "$dir/$run-stages" batch.size=16 train.layers=2 "train.pipeline=$2" || fail "train by $1 with stages fails"
   [ "$(grep '^ledger ' "$dir/out")" = "$(cat "$dir/expected-stages")" ] || fail "train by $1 with stages: another ledger than $(cat "$dir/expected-stages")"
+  # A share of the values on each rank.
+  train_by "$2" --graph "$dir/train.mr" --run-dir "$dir/$run-values" train.zero=3 || fail "train by $1 with zero=3 fails"
+  [ "$(grep '^ledger ' "$dir/out")" = "$(cat "$dir/expected")" ] || fail "train by $1 with zero=3: another ledger than $(cat "$dir/expected")"
+  cmp "$dir/alone-run/checkpoints/step-000006.safetensors" "$dir/$run-values/checkpoints/step-000006.safetensors" || fail "train by $1 with zero=3: another checkpoint"
+  # Two stages of two ranks, each of which has a half of the stage's parameters: as by threads.
+  local parts=(batch.size=16 train.layers=2 train.pipeline=2 --mesh "data=2,model=2")
+  [ -d "$dir/threads-parts" ] || train_alone threads-parts "${parts[@]}" >"$dir/expected-parts"
+  train_by 4 --graph "$dir/train.mr" --run-dir "$dir/$run-parts" "${parts[@]}" || fail "train by $1 with stages in parts fails"
+  [ "$(grep '^ledger ' "$dir/out")" = "$(cat "$dir/expected-parts")" ] || fail "train by $1 with stages in parts: another ledger than $(cat "$dir/expected-parts")"
+  cmp "$dir/threads-parts/checkpoints/step-000006.safetensors" "$dir/$run-parts/checkpoints/step-000006.safetensors" || fail "train by $1 with stages in parts: another checkpoint than that of threads"
   # A rank is killed when the run has a checkpoint.
   train_by "$2" --graph "$dir/train.mr" --run-dir "$dir/$run-killed" shuffle.epochs=100000 &
   engine=$!
