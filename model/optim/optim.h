@@ -94,7 +94,8 @@ typedef struct mr_optim_ranks {
   /* Each rank computes a stage of parts instead of whole parts.  size is a multiple of the stages:
      that many pipelines share the parts, as ranks without stages do, and rank r has stage r / P of
      pipeline r % P, of P.  It updates its share of the parameters of its stage as with zero=1,
-     which zero is then.  Parts have equal numbers of records.  NULL: none. */
+     which zero is then, or 3: it has values of its share alone, and those of its stage from the
+     first of its passes to the last.  Parts have equal numbers of records.  NULL: none. */
   const mr_pipeline_t *pipeline;
 } mr_optim_ranks_t;
 /* Returns the first of n parameters that is in the share of a rank in [0,ranks]; that of rank

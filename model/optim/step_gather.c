@@ -51,6 +51,7 @@ typedef struct walk {
   int at, pass, slot;   /* the next message; 0 forward, 1 backward; of g->most */
   bool *have;           /* [g->n] buckets whose values have come in this pass */
   mr_var_t **value;     /* [s->n] */
+  int *to;              /* [ranks] those that a message goes to */
   mr_var_t **map;       /* [n_var] of the part's graph */
 } walk_t;
 
@@ -231,31 +232,36 @@ static mr_var_t *nothing_of(mr__optim_step_t *s, const mr__optim_bucket_t *b) {
 
 /* The owner's values of a bucket, one behind the other; for this message alone, as a pass would
    keep what two of them have in common from one to the other. */
-static mr_var_t *own_values(walk_t *w, const mr__optim_bucket_t *b) {
-  mr__optim_step_t *s = w->g->s;
-  for (int i = b->from; i < b->to; i++) w->value[i] = mr_lax_optimization_barrier(s->g, s->p[i]);
-  return mr__optim_bucket_flat(s, b, w->value);
+static mr_var_t *own_values(mr__optim_step_t *s, const mr__optim_bucket_t *b, mr_var_t **value) {
+  for (int i = b->from; i < b->to; i++) value[i] = mr_lax_optimization_barrier(s->g, s->p[i]);
+  return mr__optim_bucket_flat(s, b, value);
+}
+
+void mr__optim_send_values(mr__optim_step_t *s, const mr__optim_bucket_t *b, int n, const int *to,
+                           int *turn, mr_var_t **value) {
+  const mr_optim_ranks_t *ranks = s->loss->ranks;
+  bool mine = b->owner == ranks->rank;
+  mr_var_t *flat = NULL;
+  const char *outer = mr_scope_enter(s->g, MR_OPTIM_GATHERED);
+  for (int k = 0; k < n; k++) {
+    const int way[1][2] = {{b->owner, to[k]}};
+    int own = (*turn)++;
+    if (to[k] == b->owner || (!mine && to[k] != ranks->rank)) continue;
+    if (mine && !flat) flat = own_values(s, b, value);
+    mr_var_t *come =
+        mr_lax_ppermute_in_turn(s->g, mine ? flat : nothing_of(s, b), ranks->axis, 1, way, own);
+    if (!mine && come) mr__optim_bucket_split(s, b, come, value);
+  }
+  mr_scope_leave(s->g, outer);
+  for (int i = b->from; mine && i < b->to; i++) value[i] = s->p[i];
 }
 
 /* The owner sends a bucket's values to each rank that computes a part in this slot. */
 static void send_values(walk_t *w, const mr__optim_bucket_t *b) {
-  mr__optim_step_t *s = w->g->s;
-  const mr_optim_ranks_t *ranks = s->loss->ranks;
-  mr_var_t *flat = NULL;
-  const char *outer = mr_scope_enter(s->g, MR_OPTIM_GATHERED);
-  for (int r = 0; r < ranks->size; r++) {
-    const int way[1][2] = {{b->owner, r}};
-    int turn = w->g->turn++;
-    bool mine = b->owner == ranks->rank;
-    if (r == b->owner || !computes_in_slot(w->g, r, w->slot) || (!mine && r != ranks->rank))
-      continue;
-    if (mine && !flat) flat = own_values(w, b);
-    mr_var_t *come =
-        mr_lax_ppermute_in_turn(s->g, mine ? flat : nothing_of(s, b), ranks->axis, 1, way, turn);
-    if (!mine && come) mr__optim_bucket_split(s, b, come, w->value);
-  }
-  mr_scope_leave(s->g, outer);
-  for (int i = b->from; b->owner == ranks->rank && i < b->to; i++) w->value[i] = s->p[i];
+  int n = 0;
+  for (int r = 0; r < w->g->s->loss->ranks->size; r++)
+    if (computes_in_slot(w->g, r, w->slot)) w->to[n++] = r;
+  mr__optim_send_values(w->g->s, b, n, w->to, &w->g->turn, w->value);
 }
 
 /* The gradients of a bucket, of this rank's last part and of those before it, leave. */
@@ -453,6 +459,7 @@ static mr_err_t run_slots(gathered_t *g, mr_var_t **all) {
   if (!g->placed) MR_TRY(order_messages(g));
   w.have = mr_mem_take(&s->g->mem, (size_t)(g->n + 1) * sizeof *w.have);
   w.value = mr_mem_take(&s->g->mem, (size_t)(s->n + 1) * sizeof *w.value);
+  w.to = mr_mem_take(&s->g->mem, g->placed ? 1 : (size_t)s->loss->ranks->size * sizeof *w.to);
   if (s->g->mem.failed) return s->g->diag.code;
   for (w.slot = 0; w.slot < g->most; w.slot++) {
     int k = s->to - g->most + w.slot;

@@ -135,6 +135,10 @@ void mr__optim_take_updates(mr__optim_step_t *s, mr_var_t **next);
 
 /* ---- values that ranks have shares or pieces of: step_gather.c ---- */
 
+/* The owner of a bucket sends its values to ranks to[n], of which it may be one, and value[s->n]
+   has them on these and on the owner.  All ranks call it in one order, with one *turn. */
+void mr__optim_send_values(mr__optim_step_t *s, const mr__optim_bucket_t *b, int n, const int *to,
+                           int *turn, mr_var_t **value);
 /* Traces this rank's parts, all[n_out] of each, with the values of parameters that others send, and
    sends its own to them and gradients to their owners: sets s->grad of its share. */
 mr_err_t mr__optim_run_gathered(mr__optim_step_t *s, mr_var_t **all);

@@ -1,6 +1,8 @@
 /* A rank of a step that computes a stage of each part: its passes in the order of the schedule,
    then the exchange of its gradients with the ranks that have the same stage, and of the outputs
-   that the last stages have. */
+   that the last stages have.  With zero=3 the values of its stage that those ranks have come before
+   the first pass, and go with the last: a stage is a small part of a model, and reads its values
+   twice for each microbatch. */
 #include "model/control/control.h"
 #include "model/optim/step_private.h"
 #include "model/transforms/transforms.h"
@@ -72,6 +74,24 @@ static mr_err_t stage_exchange(mr__optim_step_t *s, const mr__pipe_t *p, mr__opt
   return s->g->diag.code;
 }
 
+enum { VALUES_TURN = 1 << 24 }; /* of the first message of values; passes count theirs from 0 */
+
+/* The values of the stage that other ranks have, in s->p. */
+static mr_err_t gather_stage(mr__optim_step_t *s, int stage) {
+  const int *first = &s->loss->ranks->pipeline->first[stage], lines = mr__optim_sharers(s);
+  int turn = VALUES_TURN, *same = mr_mem_take(&s->g->mem, (size_t)lines * sizeof *same);
+  mr_var_t **value = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof *value);
+  if (!same || !value) return s->g->diag.code;
+  for (int line = 0; line < lines; line++) same[line] = mr__pipe_rank(s->loss->ranks, line, stage);
+  for (int to = first[1]; to > first[0] && s->g->diag.code >= 0;) {
+    mr__optim_bucket_t b = mr__optim_bucket_before(s, to);
+    mr__optim_send_values(s, &b, lines, same, &turn, value);
+    to = b.from;
+  }
+  for (int i = first[0]; i < first[1]; i++) s->p[i] = value[i];
+  return s->g->diag.code;
+}
+
 mr_err_t mr__optim_run_stage(mr__optim_step_t *s) {
   mr_mem_t *mem = &s->g->mem;
   int parts = s->to - s->from;
@@ -85,6 +105,7 @@ mr_err_t mr__optim_run_stage(mr__optim_step_t *s) {
   mr_fn_destroy(first);
   if (mem->failed || !p) return s->g->diag.code;
   bool last = p->stage + 1 == s->loss->ranks->pipeline->stages;
+  if (s->loss->ranks->zero >= 3) MR_TRY(gather_stage(s, p->stage));
   for (int i = 0; i < p->n_slot; i++) {
     const mr_pipeline_slot_t *slot = &p->slot[i];
     mr_var_t **out = all + slot->part * s->n_out;

@@ -70,13 +70,14 @@ typedef struct mr_train_config {
      are parts of the caller's params, which all ranks of the process update; a process that is one
      rank has zeros for the others' (mr_train_step_whole).  2: gradients leave for the rank that
      updates them during the backward pass.  3: a rank has the values of its share alone too, and
-     others' come before each pass that reads them; it does not go with a pipeline.  Without ranks
-     it is 0. */
+     others' come before each pass that reads them; it does not go with a pipeline whose stages have
+     parts of parameters.  Without ranks it is 0. */
   int zero;
   /* The ranks are the stages of pipelines, ranks / stages of them, which share the ordered parts,
      each of the same number of records; of P pipelines rank r has stage r / P of pipeline r % P.
      A rank updates its share of the parameters of its stage and has slots and average of these
-     alone, as with zero=1, and zero is 0; the bits are the same.  With a mesh the stages are ranks
+     alone, as with zero=1, and with zero=3 the values, of which it has those of its stage during a
+     step; the bits are the same.  With a mesh the stages are ranks
      along mr_mesh_batch, of which each is cut along the other axes.  stages 0: none. */
   mr_pipeline_t pipeline;
   /* This process has rank `rank` alone, and this is it in a communicator of `ranks`: runs exchange

@@ -80,10 +80,11 @@ static mr_err_t check_cut(const mr_train_config_t *t, mr_diag_t *diag) {
 
 mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag) {
   if (t->pipeline.stages) MR_TRY(check_pipeline_config(t, diag));
-  if (t->zero == 3 && t->ranks > 1 && t->pipeline.stages)
+  if (t->zero == 3 && t->mesh && t->pipeline.stages)
     return mr_fail(diag, MR_ERR_CONFIG,
-                   "zero=3 beside a pipeline: ranks that have stages do not have shares of values "
-                   "yet; want zero=2, or no pipeline=");
+                   "zero=3 beside a pipeline whose stages have parts of parameters: they have no "
+                   "shares of values; want zero=2, or a mesh of %s alone",
+                   t->mesh->name[mr_mesh_batch(t->mesh)]);
   if (t->mesh && !t->pipeline.stages) return check_cut(t, diag);
   if (t->accumulate < 1 || t->batch % t->accumulate)
     return mr_fail(diag, MR_ERR_CONFIG, "accumulate: %lld, want a divisor of the batch %lld",
@@ -191,7 +192,7 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
   const mr_pipeline_t *pipeline = t->pipeline.stages ? &t->pipeline : NULL;
   mr__step_ranks_t of = mr__step_ranks(t);
   const mr_optim_ranks_t ranks = {of.rank, of.size, MR__RANKS_AXIS,
-                                  pipeline ? 1 : mr__step_shares(t), pipeline};
+                                  pipeline && t->mesh ? 1 : mr__step_shares(t), pipeline};
   mr_optim_loss_t loss = {.n_data = mr_loss_n_data(l),
                           .parts = parts,
                           .tree = t->ordered > 0,
@@ -411,7 +412,8 @@ static int64_t elements_of_listed(const void *arg, int i) {
 }
 
 int mr__step_shares(const mr_train_config_t *t) {
-  return t->ranks <= 1 || t->mesh ? 0 : t->pipeline.stages ? 1 : t->zero;
+  if (t->ranks <= 1 || t->mesh) return 0;
+  return t->pipeline.stages && t->zero < 3 ? 1 : t->zero;
 }
 
 mr__step_ranks_t mr__step_ranks(const mr_train_config_t *t) {

@@ -23,8 +23,6 @@ static mr_err_t check_beside(mr_stage_t *s) {
   } row[] = {
       {v->amp.fp8, "fp8", "its scales are not of stages; want fp8=none"},
       {v->team.pin, "pin", "ranks would be bound to the same processors; want pin=false"},
-      {v->zero == 3, "zero = 3",
-       "ranks that have stages do not have shares of values yet; want zero=2, or no pipeline"},
       {v->accumulate > 1, "accumulate",
        "microbatches split the batch already; want accumulate=1, and microbatches="},
       {v->fit != NULL, "fit",

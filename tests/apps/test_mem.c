@@ -288,18 +288,22 @@ static void ranks_of_a_mesh_and_of_a_pipeline_are_planned(void **state) {
   size_t stage = bytes_of(held, "adamw slot.0, this rank's share, f32");
   assert_true(part > 0 && part < whole && stage > 0 && stage < whole);
   cJSON_Delete(all);
-  stage = 0;
-  for (int r = 0; r < 4; r++) {
-    static const char *const rank[] = {"0", "1", "2", "3"};
-    RUN(&p, "mem", TINY, "--mesh", "data=4", "--pipeline", "2", "--microbatches", "4", "--rank",
-        rank[r], "--json", "--dtype", "f32");
-    if (p.status) fail_msg("%s", p.err);
-    held = cJSON_GetObjectItem(all = cJSON_Parse(p.out), "held");
-    assert_int_equal(bytes_of(held, "parameters, f32"), whole);
-    stage += bytes_of(held, "adamw slot.0, this rank's share, f32");
-    cJSON_Delete(all);
+  for (int z = 0; z < 2; z++) {
+    size_t slots = 0, shares = 0;
+    for (int r = 0; r < 4; r++) {
+      static const char *const rank[] = {"0", "1", "2", "3"};
+      RUN(&p, "mem", TINY, "--mesh", "data=4", "--pipeline", "2", "--microbatches", "4", "--zero",
+          z ? "3" : "0", "--rank", rank[r], "--json", "--dtype", "f32");
+      if (p.status) fail_msg("%s", p.err);
+      held = cJSON_GetObjectItem(all = cJSON_Parse(p.out), "held");
+      if (!z) assert_int_equal(bytes_of(held, "parameters, f32"), whole);
+      if (z) shares += bytes_of(held, "parameters, this rank's share, f32");
+      slots += bytes_of(held, "adamw slot.0, this rank's share, f32");
+      cJSON_Delete(all);
+    }
+    assert_int_equal(slots, whole);
+    assert_int_equal(shares, z ? whole : 0);
   }
-  assert_int_equal(stage, whole);
   RUN(&p, "mem", TINY, "--mesh", "data=2", "--pipeline", "2", "--microbatches", "4");
   assert_true(!p.status && strstr(p.out, "pipeline of 2 stages"));
   assert_non_null(strstr(p.out, "rank 0 of 2 on the mesh data=2"));

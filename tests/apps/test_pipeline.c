@@ -62,6 +62,7 @@ static void any_pipeline_ends_with_the_checkpoint_and_ledger_of_one_rank(void **
       {"train.pipeline=4", "train.pipeline-schedule=gpipe"},
       {"train.stages=embed,blocks[0] | blocks[1:3] | norm,head", "train.pipeline=0"},
       {"train.pipeline=2", "--mesh=data=4"},
+      {"train.pipeline=2", "train.zero=3"},
       {"train.pipeline=2", "--mesh=batch=6,model=1"}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     char run[128];
@@ -72,7 +73,7 @@ static void any_pipeline_ends_with_the_checkpoint_and_ledger_of_one_rank(void **
 }
 
 /* By ranks that share the slots, too: those of a pipeline have the slots of their stages whatever
-   zero= is. */
+   zero= is, and with zero=3 the values. */
 static void a_run_resumes_with_other_stages_with_the_same_bits(void **state) {
   RUN(&p, "train", "--graph", file, "--run-dir", other, "--mesh", "data=3", "train.pipeline=3",
       "train.zero=2", "train.steps=2");
@@ -80,7 +81,8 @@ static void a_run_resumes_with_other_stages_with_the_same_bits(void **state) {
   RUN(&p, "train", "--run-dir", other, "--resume", "--mesh", "data=2", "train.pipeline=0",
       "train.zero=1", "train.steps=4");
   if (p.status) fail_msg("%s%s", p.out, p.err);
-  RUN(&p, "train", "--run-dir", other, "--resume", "train.pipeline=2", "train.steps=5");
+  RUN(&p, "train", "--run-dir", other, "--resume", "--mesh", "data=4", "train.pipeline=2",
+      "train.zero=3", "train.steps=5");
   if (p.status) fail_msg("%s%s", p.out, p.err);
   RUN(&p, "train", "--run-dir", other, "--resume", "--mesh", "data=8", "train.pipeline=2",
       "train.steps=0");
@@ -144,11 +146,11 @@ static void settings_that_exclude_a_pipeline_are_refused(void **state) {
       {"train.pipeline=2", "train.fit=1GiB", "it chooses the parts of a batch"},
       {"train.pipeline=2", "train.pin=true", "want pin=false"},
       {"train.pipeline=2", "train.fp8=hybrid", "want fp8=none"},
-      {"train.pipeline=2", "train.zero=3", "train: setting zero = 3 beside pipeline = 2"},
       {"--mesh=data=3", "train.pipeline=2", "does not divide the 3 ranks of the mesh"},
       {"--mesh=data=10", "train.pipeline=2", "5 pipelines of 2 stages share them"},
       {"--mesh=data=3,model=2", "train.pipeline=2",
        "does not divide the 3 ranks of the mesh along data; want data=2 there or a multiple"},
+      {"--mesh=data=2,model=2", "train.zero=3", "want zero=2, or a mesh of data alone"},
       {"--mesh=data=2,model=3", "train.pipeline=2", "does not divide among the 3 ranks of model"},
       {"--mesh=ranks=2,model=2", "train.pipeline=2", "want another name, such as data"},
       {"train.stages=embed | blocks, hedd", "train.lr=1e-2", "did you mean \"head\""},

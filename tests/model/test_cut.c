@@ -271,12 +271,14 @@ static void every_optimizer_updates_stages_in_parts(void **state) {
 static void stages_that_do_not_fit_a_mesh_are_refused(void **state) {
   static const struct {
     const char *mesh, *partition, *want;
+    int zero;
   } bad[] = {
-      {"data=3,model=2", NULL, "of the 3 ranks along axis data of the mesh"},
-      {"data=1,model=2", NULL, "so data=2 or a multiple"},
-      {"ranks=2,model=2", NULL, "want another name, such as data"},
-      {"data=2,model=2", "head.kernel=(data,model)", "head.kernel is cut along data"},
-      {"data=16,model=2", NULL, "8 pipelines of 2 stages share 4 microbatches"},
+      {"data=2,model=2", NULL, "they have no shares of values; want zero=2", 3},
+      {"data=3,model=2", NULL, "of the 3 ranks along axis data of the mesh", 0},
+      {"data=1,model=2", NULL, "so data=2 or a multiple", 0},
+      {"ranks=2,model=2", NULL, "want another name, such as data", 0},
+      {"data=2,model=2", "head.kernel=(data,model)", "head.kernel is cut along data", 0},
+      {"data=16,model=2", NULL, "8 pipelines of 2 stages share 4 microbatches", 0},
   };
   vit_t c = small_vit(MR_F32);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -286,6 +288,7 @@ static void stages_that_do_not_fit_a_mesh_are_refused(void **state) {
     mr_train_step_t *step;
     assert_int_equal(mr_mesh_parse(bad[i].mesh, 0, &m, &diag), MR_OK);
     t.mesh = &m, t.ranks = mr_mesh_ranks(&m), t.partition = bad[i].partition;
+    t.zero = bad[i].zero;
     assert_true(vit_step(&c, t, &step, &diag) < 0);
     if (!strstr(diag.text, bad[i].want)) fail_msg("%s: want %s", diag.text, bad[i].want);
   }

@@ -214,7 +214,10 @@ static void same_as(const end_t *one, const vit_t *c, mr_train_config_t t, int s
 static void same_as_one_rank(const vit_t *c, mr_train_config_t t, int most, int bad) {
   end_t one = trained(c, t, NULL, 1, bad);
   for (int stages = 2; stages <= most; stages++)
-    for (int k = 0; k < 2; k++) same_as(&one, c, t, stages, 1, k, bad);
+    for (int k = 0; k < 2; k++) {
+      t.zero = k ? 3 : 0; /* no rank has values of another stage */
+      same_as(&one, c, t, stages, 1, k, bad);
+    }
   mr_params_fini(&one.params);
 }
 
@@ -240,9 +243,11 @@ static void narrow_products_recomputed_blocks_and_a_moving_scale_are_the_same(vo
 static void pipelines_that_share_a_batch_reach_the_bits_of_one_rank(void **state) {
   static const int row[][2] = {{2, 2}, {2, 3}, {3, 2}, {2, 8}, {4, 2}};
   vit_t c = small_vit(MR_F32, 4);
-  end_t one = trained(&c, config_of(), NULL, 1, 0);
+  mr_train_config_t t = config_of();
+  end_t one = trained(&c, t, NULL, 1, 0);
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-    same_as(&one, &c, config_of(), row[i][0], row[i][1], (int)i % 2, 0);
+    for (t.zero = 0; t.zero <= 3; t.zero += 3)
+      same_as(&one, &c, t, row[i][0], row[i][1], (int)i % 2, 0);
   mr_params_fini(&one.params);
 }
 
@@ -255,7 +260,10 @@ static void pipelines_that_share_a_batch_skip_the_same_steps_and_have_the_same_s
   t.optim.only_finite = true;
   t.optim.ema = 0.9f;
   end_t one = trained(&c, t, NULL, 1, 2);
-  for (int lines = 2; lines <= 4; lines++) same_as(&one, &c, t, 2, lines, lines % 2, 2);
+  for (int lines = 2; lines <= 4; lines++) {
+    t.zero = lines == 2 ? 0 : 3;
+    same_as(&one, &c, t, 2, lines, lines % 2, 2);
+  }
   mr_params_fini(&one.params);
 }
 
@@ -277,6 +285,11 @@ static void ranks_of_a_stage_share_its_parameters(void **state) {
       mr_train_share_of(&t, &list, &from, &to);
       assert_true(from == next && from <= to);
       if (from < to) assert_true(p.cut.first[stage] <= from && to <= p.cut.first[stage + 1]);
+      int sets = mr_optim_sets(&t.optim); /* with zero=3 the values are of the share too */
+      assert_int_equal(mr_train_step_in_place(&t, &list), list.n + (sets - 1) * (to - from));
+      t.zero = 3;
+      assert_int_equal(mr_train_step_in_place(&t, &list), sets * (to - from));
+      t.zero = 0;
       next = to;
     }
     assert_int_equal(next, list.n);

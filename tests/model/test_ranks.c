@@ -701,17 +701,6 @@ static void ranks_without_a_part_are_refused(void **state) {
   assert_int_equal(vit_step(&c, t, &step, &diag), MR_ERR_CONFIG);
 }
 
-static void shares_of_values_beside_stages_are_refused(void **state) {
-  vit_t c = dropping_vit(MR_F32);
-  mr_train_config_t t = config_of(MOST);
-  mr_train_step_t *step;
-  mr_diag_t diag = {0};
-  t.ranks = 2, t.zero = 3;
-  t.pipeline.stages = 2;
-  assert_int_equal(vit_step(&c, t, &step, &diag), MR_ERR_CONFIG);
-  assert_non_null(strstr(diag.text, "zero=3 beside a pipeline"));
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(any_number_of_ranks_reaches_the_same_bits),
@@ -735,7 +724,6 @@ int main(void) {
       cmocka_unit_test(gradients_that_leave_early_take_less_memory),
       cmocka_unit_test(a_plan_of_a_rank_is_what_its_step_takes),
       cmocka_unit_test(ranks_without_a_part_are_refused),
-      cmocka_unit_test(shares_of_values_beside_stages_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
