@@ -327,15 +327,17 @@ mr_err_t mr__optim_exchange(mr__optim_step_t *s, mr_var_t **all, const mr__optim
 
 /* ---- shares of the update ---- */
 
-/* What each rank has of x, t[n] here: t[ranks, n]. */
-static mr_var_t *of_all_ranks(mr__optim_step_t *s, mr_var_t *x) {
-  return mr_lax_all_gather(s->g, x, s->loss->ranks->axis, s->loss->ranks->size);
-}
+enum { MOST_TURN = 2 }; /* behind the sums of squares, which have 0 and 1 */
 
+/* A rank without parameters has a constant here, others what they compute: the turn keeps the call
+   of each from being dropped or merged, as that of any graph that differs from the others'. */
 mr_var_t *mr__optim_most(mr__optim_step_t *s, mr_var_t *most) {
+  const mr_optim_ranks_t *ranks = s->loss->ranks;
   const mr_aval_t one = mr_aval_of(MR_F32, 1);
   most = most ? mr_lax_reshape_to(s->g, most, 1) : mr_lax_full(s->g, &one, 0);
-  return mr_lax_reduce_max(s->g, of_all_ranks(s, most), 2, (int[]){0, 1});
+  mr_var_t *all = mr_lax_all_gather(s->g, most, ranks->axis, ranks->size);
+  if (all) mr_attr_set(s->g, all->def, mr_attr_int(MR_TURN, MOST_TURN));
+  return mr_lax_reduce_max(s->g, all, 2, (int[]){0, 1});
 }
 
 bool mr__optim_is_frozen(const mr__optim_step_t *s, int i) {

@@ -58,7 +58,8 @@ enum { WAY = 6 };
    products side by side. */
 static bool copies_narrow_inputs(const remat_t *r, int i, int way) {
   const mr_eqn_t *e = r->old[i];
-  if (way == WAY || !e->op->cost.moves || !e->n_in || e->n_out != 1) return false;
+  if (way == WAY || !e->op->cost.moves || e->op->collective || !e->n_in || e->n_out != 1)
+    return false;
   for (int k = 0; k < e->n_in; k++) {
     const mr_var_t *x = r->in[i][k];
     if (x->literal || x->aval.dtype != e->out[0]->aval.dtype || !mr_is_narrow(x->aval.dtype) ||

@@ -13,6 +13,7 @@
 
 #include "model/exec/comm.h"
 #include "model/ir/element.h"
+#include "model/ir/op.h"
 #include "model/model.h"
 #include "model/transforms/transforms.h"
 
@@ -172,12 +173,67 @@ static void shares_of_several_chunks_are_added_and_joined(void **state) {
   for (int zero = 0; zero <= MR_ZERO_MOST; zero++) same_on_any_number_of_ranks(&c, zero);
 }
 
+/* The calls of all ranks in a rank's compiled step, one after the other: "all_gather 2". */
+static void calls_of_all(const small_t *c, int rank, int size, int zero, const mr_comm_t *comm,
+                         char *text, size_t room) {
+  mr_fn_t *part = part_of(c), *step;
+  const mr_fn_t *parts[PARTS];
+  for (int k = 0; k < PARTS; k++) parts[k] = part;
+  const mr_optim_ranks_t ranks = {.rank = rank, .size = size, .axis = "ranks", .zero = zero};
+  const mr_comm_rank_t speaks = mr_comm_rank_of(comm, rank, "ranks");
+  mr_diag_t diag = {0};
+  mr_exec_t *x = NULL;
+  mr_optim_t o = mr_optim_of("adamw");
+  o.clip_norm = 0.5f, o.below = 65520, o.only_finite = true, o.dynamic.max_bad = 3;
+  const mr_optim_loss_t loss = {.n_data = 1,
+                                .parts = PARTS,
+                                .tree = true,
+                                .part = parts,
+                                .split = (const bool[]){true},
+                                .ranks = &ranks};
+  const mr_compile_options_t options = {.threads = 1, .rank = &speaks, .plan_only = true};
+  if (mr_optim_step_fn(&loss, &o, &step, &diag) < 0 || mr_compile(step, &options, &x, &diag) < 0)
+    fail_msg("%s", diag.text);
+  const mr_fn_t *f = mr_exec_fn(x);
+  size_t at = 0;
+  for (int i = 0; i < f->n_eqn; i++) {
+    const mr_eqn_t *e = f->eqn[i];
+    if (!e->op->collective || !e->n_in || !strcmp(e->op->name, "ppermute")) continue;
+    if (!mr_eqn_is_awaited(e)) fail_msg("zero=%d: %s has no turn", zero, e->op->name);
+    at += (size_t)snprintf(text + at, room - at, "%s %d\n", e->op->name,
+                           (int)mr_attr_get(e, MR_TURN)->i[0]);
+    assert_true(at < room);
+  }
+  mr_exec_destroy(x);
+  mr_fn_destroy(step), mr_fn_destroy(part);
+}
+
+/* Also ranks that have no parameter to look at, of those that are kept in f16. */
+static void ranks_make_the_same_calls_in_one_order(void **state) {
+  static const small_t c = {.n = 3,
+                            .param = {{MR_F16, 2, {37, 11}}, {MR_F16, 1, {500}}, {MR_F16, 1, {3}}}};
+  for (int size = 2; size <= PARTS; size += 2)
+    for (int zero = 0; zero <= MR_ZERO_MOST; zero++) {
+      char first[1024] = "", own[1024] = "";
+      mr_comm_t *comm;
+      mr_diag_t diag = {0};
+      assert_int_equal(mr_comm_create(size, 1e6, &comm, &diag), MR_OK);
+      for (int r = 0; r < size; r++) {
+        calls_of_all(&c, r, size, zero, comm, r ? own : first, sizeof own);
+        if (r) assert_string_equal(own, first);
+      }
+      assert_true(!zero || strstr(first, "all_gather 2"));
+      mr_comm_destroy(comm);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shares_that_begin_within_arrays_are_added_in_their_dtypes),
       cmocka_unit_test(arrays_without_elements_are_shared),
       cmocka_unit_test(fewer_elements_than_ranks_are_shared),
       cmocka_unit_test(shares_of_several_chunks_are_added_and_joined),
+      cmocka_unit_test(ranks_make_the_same_calls_in_one_order),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
