@@ -131,9 +131,10 @@ typedef struct mr_optim_loss {
   /* Where the gradient of each parameter is to lie on a mesh (mr_lax_shard; NULL: anywhere) before
      anything reads it.  Without ranks alone.  NULL: nothing is said. */
   const char *const *lies;
-  /* With lies: where each parameter is to lie on the mesh while the loss reads it (NULL: it lies
-     so).  It is put there before the first equation of either pass of a part that reads it, and
-     nothing of it stays from the forward to the backward pass.  NULL: as it lies. */
+  /* Without ranks but those of stages: where each parameter is to lie on the mesh while the loss
+     reads it (NULL: it lies so).  It is put there before the first equation of either pass of a
+     part that reads it, and nothing of it stays from the forward to the backward pass; of a stage,
+     where values that other ranks have given whole stay.  NULL: as it lies. */
   const char *const *reads;
   /* Of mr_optim_step_fn alone, with a tree: its graph is that of one rank, which reads the whole
      data inputs, computes its parts, gathers what the others have, and adds all of it as a graph

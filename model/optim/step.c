@@ -342,8 +342,8 @@ static mr_err_t check_pipeline(const mr_optim_loss_t *l, mr_diag_t *diag) {
   int n = l->part[0]->n_in - l->n_data;
   bool good = p->stages >= 2 && p->stages <= MR_PIPELINE_STAGES && r->size >= p->stages &&
               r->size % p->stages == 0 && l->tree && l->parts <= MR_PIPELINE_PARTS &&
-              mr__pipe_lines(r) <= l->parts && (r->zero == 1 || r->zero == 3) && r->rank >= 0 && r->rank < r->size &&
-              !p->first[0] && p->first[p->stages] == n;
+              mr__pipe_lines(r) <= l->parts && (r->zero == 1 || r->zero == 3) && r->rank >= 0 &&
+              r->rank < r->size && !p->first[0] && p->first[p->stages] == n;
   for (int s = 0; good && s < p->stages; s++) good = p->first[s] < p->first[s + 1];
   if (!good || l->fp8)
     return mr_fail(

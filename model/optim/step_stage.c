@@ -76,7 +76,8 @@ static mr_err_t stage_exchange(mr__optim_step_t *s, const mr__pipe_t *p, mr__opt
 
 enum { VALUES_TURN = 1 << 24 }; /* of the first message of values; passes count theirs from 0 */
 
-/* The values of the stage that other ranks have, in s->p. */
+/* The values of the stage that other ranks have, in s->p.  On a mesh they come whole, and are put
+   where the stage reads them. */
 static mr_err_t gather_stage(mr__optim_step_t *s, int stage) {
   const int *first = &s->loss->ranks->pipeline->first[stage], lines = mr__optim_sharers(s);
   int turn = VALUES_TURN, *same = mr_mem_take(&s->g->mem, (size_t)lines * sizeof *same);
@@ -88,7 +89,10 @@ static mr_err_t gather_stage(mr__optim_step_t *s, int stage) {
     mr__optim_send_values(s, &b, lines, same, &turn, value);
     to = b.from;
   }
-  for (int i = first[0]; i < first[1]; i++) s->p[i] = value[i];
+  for (int i = first[0]; i < first[1]; i++) {
+    bool moves = s->loss->reads && s->loss->reads[i] && (i < s->lo || i >= s->hi);
+    s->p[i] = moves ? mr_lax_shard(s->g, value[i], s->loss->reads[i]) : value[i];
+  }
   return s->g->diag.code;
 }
 

@@ -57,15 +57,10 @@ static mr_err_t check_axes(const mr__cut_t *c, const mr_train_config_t *t, mr_di
 /* The stages of pipelines are ranks along the axis of the batch, and have shares of slots. */
 static mr_err_t share_stages(mr__cut_t *c, const mr_train_config_t *t, const mr_params_t *list,
                              mr_diag_t *diag) {
-  mr_train_config_t one = *t;
-  int axis = mr_mesh_batch(t->mesh), n = t->mesh->size[axis], at[MR_MESH_AXES] = {0};
+  int n = t->mesh->size[mr_mesh_batch(t->mesh)];
   if (!(c->share = calloc((size_t)n + 1, sizeof *c->share)))
     return mr_no_memory(diag, "shares of stages");
-  c->share[n] = list->n;
-  for (at[axis] = 0; at[axis] < n; at[axis]++) {
-    one.rank = mr_mesh_rank(t->mesh, at);
-    c->share[at[axis]] = mr__step_share(&one, list).from;
-  }
+  for (int r = 0; r <= n; r++) c->share[r] = mr__step_first(t, list, r);
   return MR_OK;
 }
 
@@ -122,7 +117,7 @@ mr_err_t mr__cut_init(const mr_train_config_t *t, const mr_params_t *list, mr__c
     if (e >= 0 && c->share) e = check_stage_parts(c, i, diag);
   }
   if (e >= 0) e = check_axes(c, t, diag);
-  c->values = t->zero == 3 && !c->share;
+  c->values = t->zero == 3;
   for (int i = 0; e >= 0 && i < list->n; i++)
     c->kept[i] = t->zero && !c->share ? cut_further(c, &list->param[i].aval, c->at[i]) : c->at[i];
   if (rules) mr_placement_rules_fini(rules);
@@ -184,7 +179,8 @@ mr_err_t mr__cut_step_fn(const mr_loss_t *l, const mr_train_config_t *t, const m
                          mr_fn_t **f, mr_diag_t *diag) {
   mr__cut_t c;
   mr_fn_t *whole = *f, *local = NULL;
-  mr__share_t share = mr__step_share(t, list);
+  mr__share_t share = mr__step_share(t, list), values = mr__step_values(t, list);
+  int n_values = values.to - values.from;
   int n_sets = mr_train_step_in_place(t, list), each = share.to - share.from;
   mr_placement_t *in = calloc((size_t)whole->n_in + 1, sizeof *in);
   mr_placement_t *out = calloc((size_t)whole->n_out + 1, sizeof *out);
@@ -197,8 +193,8 @@ mr_err_t mr__cut_step_fn(const mr_loss_t *l, const mr_train_config_t *t, const m
       in[i].axes[0] = (uint8_t)(1u << mr_mesh_batch(&c.mesh)), in[i].outer[0] = 1;
     for (int i = 0; i < n_sets; i++)
       in[whole->n_in - n_sets + i] = out[whole->n_out - n_sets + i] =
-          i < list->n ? *placement_of(&c, MR_SET_VALUES, i)
-                      : c.kept[share.from + (i - list->n) % each];
+          i < n_values ? *placement_of(&c, MR_SET_VALUES, values.from + i)
+                       : c.kept[share.from + (i - n_values) % each];
     /* What stages exchange is not the partition's. */
     if (c.share) snprintf(mesh.name[mr_mesh_batch(&c.mesh)], MR_AXIS_NAME, "%s", stages_axis);
     e = mr_partition(whole, &mesh, in, out, &local, diag);
@@ -256,7 +252,7 @@ bool mr__cut_read(const mr__cut_t *c, int i, char text[MR_PLACEMENT_TEXT]) {
 
 bool mr__cut_has(const mr__cut_t *c, int rank, mr_set_kind_t kind, int i) {
   int at[MR_MESH_AXES];
-  if (kind == MR_SET_VALUES || !c->share) return true;
+  if ((kind == MR_SET_VALUES && !c->values) || !c->share) return true;
   mr_mesh_place(&c->mesh, rank, at);
   const int *own = &c->share[at[mr_mesh_batch(&c->mesh)]];
   return own[0] <= i && i < own[1];

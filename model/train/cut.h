@@ -19,9 +19,9 @@ typedef struct mr__cut {
   /* [list.n] of slots and average: with zero they are cut along the axis of the batch too, in the
      first dimension that is whole and divides.  Ranks along that axis then update a piece each. */
   mr_placement_t *kept;
-  bool values; /* with zero=3: the values lie as `kept` from one step to the next */
-  /* [size of the axis of the batch + 1] the first parameter whose slots and average a stage has;
-     NULL: there are no stages, and each rank has its part of all */
+  bool values; /* with zero=3: from one step to the next values are where slots are */
+  /* [size of the axis of the batch + 1] the first parameter whose slots and average, and with
+     `values` values, a stage has; NULL: there are no stages, and each rank has its part of all */
   int *share;
   mr_params_t list; /* the whole parameters' names and places: no arenas */
 } mr__cut_t;

@@ -11,7 +11,6 @@ enum { PIECE = 1 << 24 /* bytes of a share that are sent at a time */ };
 
 mr_err_t mr__shares_init(const mr_train_config_t *config, const mr_params_t *list, mr__shares_t *s,
                          mr_diag_t *diag) {
-  mr_train_config_t of = *config;
   *s = (mr__shares_t){.ops = config->collect_ops,
                       .collect = config->collect,
                       .rank = config->rank,
@@ -20,9 +19,7 @@ mr_err_t mr__shares_init(const mr_train_config_t *config, const mr_params_t *lis
                       .others = true,
                       .values = mr__step_shares(config) >= 3};
   if (!s->first) return mr_no_memory(diag, "the shares of %d ranks", config->ranks);
-  for (of.rank = 0; of.rank < of.ranks; of.rank++)
-    s->first[of.rank] = mr__step_share(&of, list).from;
-  s->first[s->ranks] = list->n;
+  for (int r = 0; r <= s->ranks; r++) s->first[r] = mr__step_first(config, list, r);
   return MR_OK;
 }
 

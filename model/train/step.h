@@ -34,8 +34,13 @@ typedef struct mr__share {
   int from, to;
 } mr__share_t;
 mr__share_t mr__step_share(const mr_train_config_t *t, const mr_params_t *list);
-/* Those whose values are inputs of its graph, and results: all, or with zero=3 the same. */
+/* Returns the first of them for one of the ranks of mr__step_ranks; that of their number is
+   list->n. */
+int mr__step_first(const mr_train_config_t *t, const mr_params_t *list, int rank);
+/* Those whose values are inputs of its graph, and results: all, or with zero=3 the same where ranks
+   have shares or stages, and whether that is so. */
 mr__share_t mr__step_values(const mr_train_config_t *t, const mr_params_t *list);
+bool mr__step_has_value_shares(const mr_train_config_t *t);
 /* What ranks of a step have a share of in the caller's params, as mr_optim_ranks_t.zero. */
 int mr__step_shares(const mr_train_config_t *t);
 

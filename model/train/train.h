@@ -70,8 +70,7 @@ typedef struct mr_train_config {
      are parts of the caller's params, which all ranks of the process update; a process that is one
      rank has zeros for the others' (mr_train_step_whole).  2: gradients leave for the rank that
      updates them during the backward pass.  3: a rank has the values of its share alone too, and
-     others' come before each pass that reads them; it does not go with a pipeline whose stages have
-     parts of parameters.  Without ranks it is 0. */
+     others' come before each pass that reads them.  Without ranks it is 0. */
   int zero;
   /* The ranks are the stages of pipelines, ranks / stages of them, which share the ordered parts,
      each of the same number of records; of P pipelines rank r has stage r / P of pipeline r % P.

@@ -80,11 +80,6 @@ static mr_err_t check_cut(const mr_train_config_t *t, mr_diag_t *diag) {
 
 mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag) {
   if (t->pipeline.stages) MR_TRY(check_pipeline_config(t, diag));
-  if (t->zero == 3 && t->mesh && t->pipeline.stages)
-    return mr_fail(diag, MR_ERR_CONFIG,
-                   "zero=3 beside a pipeline whose stages have parts of parameters: they have no "
-                   "shares of values; want zero=2, or a mesh of %s alone",
-                   t->mesh->name[mr_mesh_batch(t->mesh)]);
   if (t->mesh && !t->pipeline.stages) return check_cut(t, diag);
   if (t->accumulate < 1 || t->batch % t->accumulate)
     return mr_fail(diag, MR_ERR_CONFIG, "accumulate: %lld, want a divisor of the batch %lld",
@@ -160,7 +155,8 @@ static void lies_fini(lies_t *l) {
 }
 
 /* Ranks with pieces of slots receive their terms of the gradients alone, and with zero=3 others'
-   pieces of the values for as long as they are read.  The caller ends *l. */
+   pieces of the values for as long as they are read; stages keep their parts of values that come
+   whole.  The caller ends *l. */
 static mr_err_t place_further(const mr_train_config_t *t, const mr_params_t *list, lies_t *l,
                               mr_diag_t *diag) {
   mr__cut_t cut = {.at = NULL};
@@ -173,11 +169,17 @@ static mr_err_t place_further(const mr_train_config_t *t, const mr_params_t *lis
   if (e >= 0) e = mr__cut_init(t, list, &cut, diag);
   for (int i = 0; e >= 0 && i < list->n; i++) {
     char *at = l->chars + 2 * (size_t)i * MR_PLACEMENT_TEXT, *value = at + MR_PLACEMENT_TEXT;
-    if (mr__cut_gradient(&cut, i, at)) l->gradient[i] = at;
-    if (l->value && mr__cut_read(&cut, i, value)) l->value[i] = value;
+    if (!cut.share && mr__cut_gradient(&cut, i, at)) l->gradient[i] = at;
+    bool moves = cut.share ? mr__cut_value(&cut, i, value) : mr__cut_read(&cut, i, value);
+    if (l->value && moves) l->value[i] = value;
   }
   mr__cut_fini(&cut);
   return e;
+}
+
+/* mr_optim_ranks_t.zero: stages have shares in any case. */
+static int zero_of_graph(const mr_train_config_t *t) {
+  return t->pipeline.stages && t->zero < 3 ? 1 : t->zero;
 }
 
 /* The graph of mr_optim_step_fn for the traced parts: loss, gradients and update. */
@@ -191,8 +193,7 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
   mr_err_t err = trace_parts(list, l, t, part, diag);
   const mr_pipeline_t *pipeline = t->pipeline.stages ? &t->pipeline : NULL;
   mr__step_ranks_t of = mr__step_ranks(t);
-  const mr_optim_ranks_t ranks = {of.rank, of.size, MR__RANKS_AXIS,
-                                  pipeline && t->mesh ? 1 : mr__step_shares(t), pipeline};
+  const mr_optim_ranks_t ranks = {of.rank, of.size, MR__RANKS_AXIS, zero_of_graph(t), pipeline};
   mr_optim_loss_t loss = {.n_data = mr_loss_n_data(l),
                           .parts = parts,
                           .tree = t->ordered > 0,
@@ -204,8 +205,9 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
   if (err >= 0) err = mr_train_each(list, &t->rules, l->no_decay, &each, diag);
   loss.each = each;
   lies_t lies = {NULL};
-  if (err >= 0 && t->mesh && t->zero && !pipeline) err = place_further(t, list, &lies, diag);
-  loss.lies = lies.gradient, loss.reads = lies.value;
+  if (err >= 0 && t->mesh && (pipeline ? t->zero == 3 : t->zero))
+    err = place_further(t, list, &lies, diag);
+  loss.lies = pipeline ? NULL : lies.gradient, loss.reads = lies.value;
   mr_optim_t optim = t->optim;
   optim.below = mr_train_limit(&t->compute);
   if (err >= 0) err = mr_optim_step_fn(&loss, &optim, out, diag);
@@ -261,16 +263,18 @@ static place_t place_in_sets(const layout_t *y, int i) {
   return (place_t){1 + later / each, y->share.from + later % each};
 }
 
-/* The new values p[list->n] where the ranks of stages keep them: some have just made their parts of
-   a value and others have received the whole, and the norm of both has the same bits. */
+/* The new values p of parameters [values.from,values.to) where the ranks of stages keep them: some
+   have just made their parts of a value and others have received the whole, and the norm of both
+   has the same bits. */
 static mr_err_t place_values(mr_fn_t *f, const mr_train_config_t *t, const mr_params_t *list,
-                             mr_var_t *const *p, mr_var_t **placed) {
+                             mr__share_t values, mr_var_t *const *p, mr_var_t **placed) {
   mr__cut_t cut = {.at = NULL};
   char text[MR_PLACEMENT_TEXT];
   bool lies = t->mesh && t->pipeline.stages;
   mr_err_t e = lies ? mr__cut_init(t, list, &cut, &f->diag) : MR_OK;
-  for (int i = 0; e >= 0 && i < list->n; i++)
-    placed[i] = lies && mr__cut_value(&cut, i, text) ? mr_lax_shard(f, p[i], text) : p[i];
+  for (int i = 0; e >= 0 && i < values.to - values.from; i++)
+    placed[i] =
+        lies && mr__cut_value(&cut, values.from + i, text) ? mr_lax_shard(f, p[i], text) : p[i];
   mr__cut_fini(&cut);
   return f->diag.code < 0 ? f->diag.code : e;
 }
@@ -279,20 +283,17 @@ static mr_err_t place_values(mr_fn_t *f, const mr_train_config_t *t, const mr_pa
 static mr_var_t *squares_of_values(mr_fn_t *f, const mr_train_config_t *t, const mr_params_t *list,
                                    const layout_t *y, mr_var_t *const *p) {
   int n = y->values.to - y->values.from;
-  if (mr__step_shares(t) < 3) {
-    mr_var_t **placed = mr_mem_take(&f->mem, (size_t)(n + 1) * sizeof(mr_var_t *));
-    if (!placed || place_values(f, t, list, p, placed) < 0) return NULL;
-    return mr_lax_sum_squares(f, n, placed);
-  }
-  mr_train_config_t of = *t;
+  mr_var_t **placed = mr_mem_take(&f->mem, (size_t)(n + 1) * sizeof(mr_var_t *));
+  if (!placed || place_values(f, t, list, y->values, p, placed) < 0) return NULL;
+  if (!mr__step_has_value_shares(t)) return mr_lax_sum_squares(f, n, placed);
+  const mr__step_ranks_t of = mr__step_ranks(t);
   const mr_optim_ranks_t ranks = {
-      .rank = t->rank, .size = t->ranks, .axis = MR__RANKS_AXIS, .zero = t->zero};
-  int *first = mr_mem_take(&f->mem, (size_t)(t->ranks + 1) * sizeof *first);
+      .rank = of.rank, .size = of.size, .axis = MR__RANKS_AXIS, .zero = t->zero};
+  int *first = mr_mem_take(&f->mem, (size_t)(of.size + 1) * sizeof *first);
   mr_var_t **own = mr_mem_take(&f->mem, (size_t)(n + 1) * sizeof *own);
   if (!first || !own) return NULL;
-  for (of.rank = 0; of.rank < of.ranks; of.rank++) first[of.rank] = mr__step_share(&of, list).from;
-  first[of.ranks] = list->n;
-  for (int i = 0; i < n; i++) own[i] = mr_lax_sum_squares_wide(f, p[i]);
+  for (int r = 0; r <= of.size; r++) first[r] = mr__step_first(t, list, r);
+  for (int i = 0; i < n; i++) own[i] = mr_lax_sum_squares_wide(f, placed[i]);
   return mr_lax_convert(f, mr__exchange_sum_each(f, &ranks, first, own, 1), MR_F32);
 }
 
@@ -423,21 +424,26 @@ mr__step_ranks_t mr__step_ranks(const mr_train_config_t *t) {
   return (mr__step_ranks_t){at[mr_mesh_batch(t->mesh)], t->mesh->size[mr_mesh_batch(t->mesh)]};
 }
 
+int mr__step_first(const mr_train_config_t *t, const mr_params_t *list, int rank) {
+  int ranks = mr__step_ranks(t).size;
+  return t->pipeline.stages
+             ? mr__pipe_share_from(&t->pipeline, elements_of_listed, list, ranks, rank)
+             : mr_optim_share_from(list->n, elements_of_listed, list, ranks, rank);
+}
+
 mr__share_t mr__step_share(const mr_train_config_t *t, const mr_params_t *list) {
-  if (t->ranks > 1 && t->pipeline.stages) {
-    const mr_pipeline_t *p = &t->pipeline;
-    mr__step_ranks_t of = mr__step_ranks(t);
-    return (mr__share_t){mr__pipe_share_from(p, elements_of_listed, list, of.size, of.rank),
-                         mr__pipe_share_from(p, elements_of_listed, list, of.size, of.rank + 1)};
-  }
-  if (t->ranks <= 1 || !t->zero || t->mesh) return (mr__share_t){0, list->n};
-  return (mr__share_t){
-      mr_optim_share_from(list->n, elements_of_listed, list, t->ranks, t->rank),
-      mr_optim_share_from(list->n, elements_of_listed, list, t->ranks, t->rank + 1)};
+  int rank = mr__step_ranks(t).rank;
+  bool shares = t->ranks > 1 && (t->pipeline.stages || (t->zero && !t->mesh));
+  if (!shares) return (mr__share_t){0, list->n};
+  return (mr__share_t){mr__step_first(t, list, rank), mr__step_first(t, list, rank + 1)};
+}
+
+bool mr__step_has_value_shares(const mr_train_config_t *t) {
+  return t->ranks > 1 && t->zero == 3 && (t->pipeline.stages || !t->mesh);
 }
 
 mr__share_t mr__step_values(const mr_train_config_t *t, const mr_params_t *list) {
-  return mr__step_shares(t) >= 3 ? mr__step_share(t, list) : (mr__share_t){0, list->n};
+  return mr__step_has_value_shares(t) ? mr__step_share(t, list) : (mr__share_t){0, list->n};
 }
 
 void mr_train_share_of(const mr_train_config_t *t, const mr_params_t *list, int *from, int *to) {

@@ -20,14 +20,13 @@ static mr_err_t check_beside(mr_stage_t *s) {
   const struct {
     bool set;
     const char *name, *why;
-  } row[] = {
-      {v->amp.fp8, "fp8", "its scales are not of stages; want fp8=none"},
-      {v->team.pin, "pin", "ranks would be bound to the same processors; want pin=false"},
-      {v->accumulate > 1, "accumulate",
-       "microbatches split the batch already; want accumulate=1, and microbatches="},
-      {v->fit != NULL, "fit",
-       "it chooses the parts of a batch, which microbatches sets; want remat= to need less "
-       "memory"}};
+  } row[] = {{v->amp.fp8, "fp8", "its scales are not of stages; want fp8=none"},
+             {v->team.pin, "pin", "ranks would be bound to the same processors; want pin=false"},
+             {v->accumulate > 1, "accumulate",
+              "microbatches split the batch already; want accumulate=1, and microbatches="},
+             {v->fit != NULL, "fit",
+              "it chooses the parts of a batch, which microbatches sets; want remat= to need less "
+              "memory"}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
     if (row[i].set)
       return mr_stage_fail(s, MR_ERR_CONFIG, "setting %s beside pipeline = %" PRId64 ": %s",

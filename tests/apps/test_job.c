@@ -597,8 +597,8 @@ static void a_stage_that_is_killed_is_named_and_its_run_resumes_on_fewer(void **
   assert_string_equal(ledger[0], ledger[1]);
 }
 
-/* Stages whose ranks have parts of parameters: one pipeline of two, the axes either way round, and
-   slices of checkpoints. */
+/* Stages whose ranks have parts of parameters: one pipeline of two, the axes either way round, with
+   values of shares, and slices of checkpoints. */
 static void processes_with_parts_of_stages_reach_the_bits_of_threads(void **state) {
   static const char *const mesh[] = {"data=2,model=2", "model=2,data=2"};
   char path[128], one[128], first[64];
@@ -611,11 +611,12 @@ static void processes_with_parts_of_stages_reach_the_bits_of_threads(void **stat
     if (p.status) fail_msg("%s%s", p.out, p.err);
     keep_ledger(p.out, ledger[0], sizeof ledger[0]);
     START(4, NULL, "train", "--graph", path, "--run-dir", run, "--mesh", mesh[i],
-          "train.pipeline=2", "train.steps=5",
+          "train.pipeline=2", "train.steps=5", i ? "train.zero=0" : "train.zero=3",
           i ? "train.checkpoint-files=ranks" : "train.checkpoint-files=one");
     end_job();
     assert_all_end_well();
-    START(4, NULL, "train", "--run-dir", run, "--resume", "--mesh", mesh[i], "train.steps=0");
+    START(4, NULL, "train", "--run-dir", run, "--resume", "--mesh", mesh[i], "train.steps=0",
+          i ? "train.zero=3" : "train.zero=0");
     end_job();
     assert_all_end_well();
     keep_ledger(job.said[0], ledger[1], sizeof ledger[1]);
@@ -635,7 +636,7 @@ static void a_part_of_a_stage_that_is_killed_is_named_and_its_run_resumes_elsewh
   snprintf(run, sizeof run, "%s/part-killed", dir);
   snprintf(alone, sizeof alone, "%s/part-alone", dir);
   START(4, NULL, "train", "--graph", path, "--run-dir", run, "shuffle.epochs=100000", "--mesh",
-        "data=2,model=2", "train.pipeline=2");
+        "data=2,model=2", "train.pipeline=2", "train.zero=3");
   wait_for_step(run, 2);
   kill(job.pid[3], SIGKILL);
   end_job();

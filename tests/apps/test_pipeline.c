@@ -150,7 +150,6 @@ static void settings_that_exclude_a_pipeline_are_refused(void **state) {
       {"--mesh=data=10", "train.pipeline=2", "5 pipelines of 2 stages share them"},
       {"--mesh=data=3,model=2", "train.pipeline=2",
        "does not divide the 3 ranks of the mesh along data; want data=2 there or a multiple"},
-      {"--mesh=data=2,model=2", "train.zero=3", "want zero=2, or a mesh of data alone"},
       {"--mesh=data=2,model=3", "train.pipeline=2", "does not divide among the 3 ranks of model"},
       {"--mesh=ranks=2,model=2", "train.pipeline=2", "want another name, such as data"},
       {"train.stages=embed | blocks, hedd", "train.lr=1e-2", "did you mean \"head\""},

@@ -268,12 +268,26 @@ static void every_optimizer_updates_stages_in_parts(void **state) {
   }
 }
 
+/* Values of a share of a stage alone between steps change no bit either. */
+static void stages_in_parts_share_their_values_with_the_same_bits(void **state) {
+  vit_t c = small_vit(MR_F32);
+  mr_train_config_t t = config_of_stages(&c, 2, 4);
+  t.optim.ema = 0.5f;
+  for (const char *const *mesh = stage_meshes; *mesh; mesh++) {
+    t.zero = 0;
+    end_t none = trained(&c, t, *mesh, false, 3);
+    t.zero = 3;
+    end_t shared = trained(&c, t, *mesh, true, 3);
+    assert_same_end(&none, &shared, *mesh);
+    mr_params_fini(&none.params), mr_params_fini(&shared.params);
+  }
+}
+
 static void stages_that_do_not_fit_a_mesh_are_refused(void **state) {
   static const struct {
     const char *mesh, *partition, *want;
     int zero;
   } bad[] = {
-      {"data=2,model=2", NULL, "they have no shares of values; want zero=2", 3},
       {"data=3,model=2", NULL, "of the 3 ranks along axis data of the mesh", 0},
       {"data=1,model=2", NULL, "so data=2 or a multiple", 0},
       {"ranks=2,model=2", NULL, "want another name, such as data", 0},
@@ -457,6 +471,7 @@ static void a_plan_of_a_rank_has_its_parts(void **state) {
   assert_plan_has_parts(0, 0);
   assert_plan_has_parts(0, 3);
   assert_plan_has_parts(2, 0);
+  assert_plan_has_parts(2, 3);
 }
 
 int main(void) {
@@ -472,6 +487,7 @@ int main(void) {
       cmocka_unit_test(stages_of_columns_and_rows_reach_what_one_rank_reaches),
       cmocka_unit_test(stages_in_parts_skip_a_step_that_is_not_finite),
       cmocka_unit_test(every_optimizer_updates_stages_in_parts),
+      cmocka_unit_test(stages_in_parts_share_their_values_with_the_same_bits),
       cmocka_unit_test(stages_that_do_not_fit_a_mesh_are_refused),
       cmocka_unit_test(nothing_is_gathered_in_a_step),
       cmocka_unit_test(gradients_of_cut_slots_are_scattered),
