@@ -65,7 +65,7 @@ static mr_err_t place_source(job_t *j, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* All records once, in order, bad ones included. */
+/* All records once, in order, bad ones included, also where the run evaluated fewer of its own. */
 static mr_err_t take_all_records(job_t *j, mr_diag_t *diag) {
   const mr_stage_def_t *def = mr_graph_stage(j->g, j->source)->def;
   bool own_test = j->found->kind == MR_KIND_CIFAR10 || j->found->kind == MR_KIND_CIFAR100;
@@ -79,6 +79,8 @@ static mr_err_t take_all_records(job_t *j, mr_diag_t *diag) {
   for (const char *s = j->batches; s; s = mr_graph_before(j->g, s, 0)) {
     const mr_stage_def_t *d = mr_graph_stage(j->g, s)->def;
     if (mr_stage_def_opt(d, "epochs")) MR_TRY(mr_graph_set(j->g, s, "epochs", "1", diag));
+    if (mr_stage_def_opt(d, "first")) MR_TRY(mr_graph_set(j->g, s, "first", "0", diag));
+    if (mr_stage_def_opt(d, "range")) MR_TRY(mr_graph_set(j->g, s, "range", ":", diag));
     if (mr_stage_def_opt(d, "drop-remainder"))
       MR_TRY(mr_graph_set(j->g, s, "drop-remainder", "false", diag));
   }

@@ -279,6 +279,33 @@ static void a_graph_whose_sources_have_no_names_predicts_too(void **state) {
   assert_non_null(strstr(p.err, " records in "));
 }
 
+/* A run may evaluate few of its records; those that are given are predicted all, in their order. */
+static void no_record_is_left_out_because_the_run_evaluated_few(void **state) {
+  static const char graph[] =
+      "let run = unset\n"
+      "folder path=photos split=train holdout=8 ! sequential ! decode ! resize 32x32\n"
+      "  ! normalize preset=cifar10 ! batch 8 ! train-step name=train layers=1 embed=32 mlp=32\n"
+      "  heads=2 steps=1 threads=1\n"
+      "folder path=photos split=valid holdout=8 ! slice 7:1:-1 ! sequential epochs=0 ! decode\n"
+      "  ! resize 32x32 ! normalize preset=cifar10 ! batch 4 ! train.valid\n"
+      "train.state ! checkpoint dir=$run/checkpoints\n";
+  assert_int_equal(mr_write_file("few.mr", graph, sizeof graph - 1, NULL), MR_OK);
+  RUN(&p, "train", "--graph", "few.mr", "--run-dir", "cut", "--limit-valid", "3");
+  must();
+  RUN(&p, "predict", "cut", "photos", "--out", "few.csv");
+  must();
+  RUN(&p, "predict", "r", "photos", "--out", "all.csv");
+  must();
+  assert_true(count_lines("few.csv") > 8);
+  assert_int_equal(count_lines("few.csv"), count_lines("all.csv"));
+  char *few = read_text("few.csv"), *all = read_text("all.csv");
+  const char *a = few, *b = all;
+  for (; (a = strchr(a, '\n')) && (b = strchr(b, '\n')) && a[1]; a++, b++)
+    if (strcspn(a + 1, ",") != strcspn(b + 1, ",") || strncmp(a, b, 1 + strcspn(a + 1, ",")))
+      fail_msg("the records are in another order: %.60s, %.60s", a, b);
+  free(few), free(all);
+}
+
 static void a_checkpoint_alone_predicts_the_same(void **state) {
   RUN(&p, "predict", "r", "photos", "--out", "a.csv");
   must();
@@ -379,6 +406,7 @@ int main(void) {
       cmocka_unit_test(mistakes_of_a_stopped_stream_are_those_of_whole_evaluations),
       cmocka_unit_test(mistakes_need_a_file_and_a_model_of_classes),
       cmocka_unit_test(a_graph_whose_sources_have_no_names_predicts_too),
+      cmocka_unit_test(no_record_is_left_out_because_the_run_evaluated_few),
       cmocka_unit_test(a_checkpoint_alone_predicts_the_same),
       cmocka_unit_test(a_command_that_was_killed_continues_behind_its_whole_batches),
       cmocka_unit_test(a_record_that_cannot_be_read_has_its_row),
