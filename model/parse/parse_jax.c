@@ -172,10 +172,49 @@ static mr_err_t rewrite_reduce(rewrite_t *r) {
   }
   if (x->aval.dtype != MR_BOOL) return fail_rewrite(r, "bits of integers have no op here");
   bool all = !strcmp(kind, "_and");
-  x = mr_lax_convert(r->g, all ? negate_bool(r, x) : x, MR_I32);
+  x = mr_lax_convert(r->g, all ? negate_bool(r, x) : x, MR_F32); /* whose maxima become loops */
   x = mr_lax_reduce_max(r->g, x, a->n, axes);
-  return parse_jax_give(r, all ? mr_lax_le(r->g, x, parse_jax_number(r, MR_I32, 0))
-                               : mr_lax_gt(r->g, x, parse_jax_number(r, MR_I32, 0)));
+  return parse_jax_give(r, all ? mr_lax_le(r->g, x, parse_jax_number(r, MR_F32, 0))
+                               : mr_lax_gt(r->g, x, parse_jax_number(r, MR_F32, 0)));
+}
+
+/* Elements [from,to) along dimension d. */
+static mr_var_t *slice_along(rewrite_t *r, mr_var_t *x, int d, int64_t from, int64_t to) {
+  int64_t start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM];
+  if (!x) return NULL;
+  memcpy(limit, x->aval.dim, sizeof limit);
+  start[d] = from, limit[d] = to;
+  return mr_lax_slice(r->g, x, start, limit);
+}
+
+/* Multiplies the halves of dimension d with each other until one element is left, so that the
+   derivatives are those of products, also where an element is 0. */
+static mr_var_t *product_along(rewrite_t *r, mr_var_t *x, int d) {
+  while (x && x->aval.dim[d] > 1) {
+    int64_t n = x->aval.dim[d], half = n / 2;
+    mr_var_t *rest[2] = {NULL, n % 2 ? slice_along(r, x, d, n - 1, n) : NULL};
+    rest[0] = mr_lax_mul(r->g, slice_along(r, x, d, 0, half), slice_along(r, x, d, half, 2 * half));
+    x = rest[0] && rest[1] ? mr_lax_concatenate(r->g, 2, rest, d) : n % 2 ? NULL : rest[0];
+  }
+  return x;
+}
+
+/* f16 and bf16 are multiplied in f32 and rounded once, as jax does. */
+static mr_err_t reduce_prod(rewrite_t *r) {
+  const mr_attr_t *a = find_ints(r, "axes");
+  mr_aval_t s = r->x->aval;
+  int axes[MR_MAX_NDIM];
+  if (!a || a->n > s.ndim) return fail_rewrite(r, "want axes");
+  bool narrow = s.dtype == MR_F16 || s.dtype == MR_BF16, none = false;
+  mr_var_t *x = narrow ? mr_lax_convert(r->g, r->x, MR_F32) : r->x;
+  for (int i = 0; i < a->n; i++) {
+    if (a->i[i] < 0 || a->i[i] >= s.ndim) return fail_rewrite(r, "want axes");
+    axes[i] = (int)a->i[i], none |= !s.dim[axes[i]];
+    if (s.dim[axes[i]]) x = product_along(r, x, axes[i]);
+  }
+  if (none) return parse_jax_give(r, mr_lax_full(r->g, &r->l->out[0].aval, 1));
+  x = x && a->n ? mr_lax_squeeze(r->g, x, a->n, axes) : x;
+  return parse_jax_give(r, x && narrow ? mr_lax_convert(r->g, x, s.dtype) : x);
 }
 
 /* argmax and argmin: the first index of the greatest or least, or of a NaN. */
@@ -190,8 +229,9 @@ static mr_err_t rewrite_argmax(rewrite_t *r) {
   mr_var_t *most = mr_lax_reduce_max(r->g, x, 1, &axis);
   if (most) most = mr_lax_broadcast_in_dim(r->g, most, s.ndim, s.dim, at);
   mr_var_t *hit = mr_lax_max(r->g, mr_lax_eq(r->g, x, most), mr_lax_ne(r->g, x, x));
-  mr_var_t *place = mr_lax_iota(r->g, MR_I32, s.ndim, s.dim, axis);
-  mr_var_t *none = parse_jax_number(r, MR_I32, (double)s.dim[axis]);
+  mr_dtype_t t = s.dim[axis] < 1 << 24 ? MR_F32 : MR_I32; /* f32 is exact, and becomes a loop */
+  mr_var_t *place = mr_lax_iota(r->g, t, s.ndim, s.dim, axis);
+  mr_var_t *none = parse_jax_number(r, t, (double)s.dim[axis]);
   mr_var_t *first = mr_lax_select_n(r->g, hit, mr_lax_full(r->g, &place->aval, none->value), place);
   first = mr_lax_reduce_max(r->g, first ? upside_down(r, first) : NULL, 1, &axis);
   return parse_jax_give(
@@ -585,6 +625,7 @@ static const struct rule {
              {"reduce_min", 1, rewrite_reduce, false},
              {"reduce_and", 1, rewrite_reduce, false},
              {"reduce_or", 1, rewrite_reduce, false},
+             {"reduce_prod", 1, reduce_prod, false},
              {"psum", 1, rewrite_reduce, false},
              {"argmax", 1, rewrite_argmax, false},
              {"argmin", 1, rewrite_argmax, false},

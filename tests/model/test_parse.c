@@ -322,6 +322,66 @@ static void run_text(const char *text, const void *const *in, float (*out)[16], 
   mr_fn_destroy(f);
 }
 
+/* Products along one dimension, several and none, of even, odd and no elements. */
+static void products_of_jax_are_read(void **state) {
+  static _Alignas(64) float x[16] = {1, 2, 3, 4, 5, -1, 0.5f, 2, 3, 0, 7, 2, 1, 1, -2};
+  static const float rows[] = {120, 0, -28};
+  static float out[4][16];
+  run_text(
+      "{ lambda ; a:f32[3,5]. let\n"
+      "    b:f32[3] = reduce_prod[axes=(1,) out_sharding=None] a\n"
+      "    c:f32[5] = reduce_prod[axes=(0,)] a\n"
+      "    d:f32[] = reduce_prod[axes=(0, 1)] a\n"
+      "    e:f32[3,0] = slice[limit_indices=(3, 0) start_indices=(0, 0) strides=None] a\n"
+      "    f:f32[3] = reduce_prod[axes=(1,)] e\n"
+      "  in (b, c, d, f) }",
+      (const void *[]){x}, out, 4);
+  for (int i = 0; i < 3; i++) assert_float_equal(out[0][i], rows[i], 0);
+  for (int i = 0; i < 5; i++) assert_float_equal(out[1][i], x[i] * x[5 + i] * x[10 + i], 1e-6);
+  assert_float_equal(out[2][0], 0, 0);
+  for (int i = 0; i < 3; i++) assert_float_equal(out[3][i], 1, 0);
+}
+
+/* Where a reduction's operand need not exist, it does not: any, all and argmax of an outer product,
+   of which a NaN is the greatest. */
+static void any_all_and_argmax_of_an_outer_product_are_loops(void **state) {
+  enum { N = 600 };
+  static const char text[] =
+      "{ lambda ; a:f32[600] b:f32[600]. let\n"
+      "    c:f32[600,1] = broadcast_in_dim[broadcast_dimensions=(0,) "
+      "shape=(600, 1) sharding=None] a\n"
+      "    d:f32[1,600] = broadcast_in_dim[broadcast_dimensions=(1,) "
+      "shape=(1, 600) sharding=None] b\n"
+      "    e:f32[600,600] = mul c d\n"
+      "    f:bool[600,600] = gt e 8.0:f32[]\n"
+      "    g:%s\n"
+      "  in (g,) }";
+  static const char *const kind[] = {"bool[600] = reduce_or[axes=(1,)] f",
+                                     "bool[600] = reduce_and[axes=(1,)] f",
+                                     "i32[600] = argmax[axes=(1,) index_dtype=int32] e"};
+  static _Alignas(64) float x[N], y[N];
+  for (int i = 0; i < N; i++) x[i] = (float)(i % 7), y[i] = i == 77 || i == 400 ? 3 : 2;
+  x[5] = NAN;
+  for (int k = 0; k < 3; k++) {
+    static int32_t out[N];
+    char own[sizeof text + 60];
+    mr_exec_t *exec = NULL;
+    mr_diag_t diag = {0};
+    snprintf(own, sizeof own, text, kind[k]);
+    mr_fn_t *f = parsed(own);
+    if (mr_compile(f, NULL, &exec, &diag) < 0) fail_msg("%s", diag.text);
+    if (mr_exec_peak_bytes(exec) > 32 * N) /* of one value an element there are N * N */
+      fail_msg("%zu bytes\n%s", mr_exec_peak_bytes(exec), mr_fn_text(mr_exec_fn(exec)));
+    mr_exec_run(exec, (const void *[]){x, y}, (void *[]){out});
+    for (int i = 0; i < N; i++)
+      if (k == 2)
+        assert_int_equal(out[i], i == 5 || x[i] == 0 ? 0 : 77);
+      else
+        assert_int_equal(((bool *)out)[i], k ? 2 * x[i] > 8 : 3 * x[i] > 8);
+    mr_exec_destroy(exec), mr_fn_destroy(f);
+  }
+}
+
 /* Results that are not used have the name _, also where a call returns them, in any order. */
 static void unused_results_are_read(void **state) {
   static _Alignas(64) float x[16] = {1, 2, 3}, out[1][16];
@@ -575,6 +635,8 @@ int main(void) {
       cmocka_unit_test(unused_results_outlive_many_names),
       cmocka_unit_test(unstack_and_empty_are_read),
       cmocka_unit_test(gather_fills_rows_that_are_not_there),
+      cmocka_unit_test(products_of_jax_are_read),
+      cmocka_unit_test(any_all_and_argmax_of_an_outer_product_are_loops),
       cmocka_unit_test(the_notation_of_jax_03_is_read),
       cmocka_unit_test(calls_whose_rule_is_not_in_the_text_have_no_derivatives),
       cmocka_unit_test(dot_has_a_box_an_equation_and_an_edge_an_operand),
