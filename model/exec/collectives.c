@@ -57,25 +57,19 @@ mr_err_t mr__psum_lower(mr_call_t *c, mr_diag_t *diag) { return axis_lower(c, ps
 mr_err_t mr__pmax_lower(mr_call_t *c, mr_diag_t *diag) { return axis_lower(c, pmax_run, diag); }
 mr_err_t mr__pmin_lower(mr_call_t *c, mr_diag_t *diag) { return axis_lower(c, pmin_run, diag); }
 
-/* Writes what does not change to a result: of the host's memory, whose bytes stay. */
-static void write_result(const mr_call_t *c, const void *bytes, size_t n) {
-  const mr_queue_ops_t *queue = c->device->backend->queue;
-  if (is_of_host(c))
-    memcpy(c->out[0], bytes, n);
-  else if (queue)
-    queue->copy_later(c->device, c->out[0], bytes, n, MR_COPY_IN);
-  else
-    mr_device_copy(c->device, c->out[0], bytes, n, MR_COPY_IN);
-}
-
 static void index_run(const mr_call_t *c) {
   const int *rank = &((const mr_comm_rank_t *)c->state)->rank;
   _Static_assert(sizeof *rank == sizeof(int32_t), "a rank is an i32");
-  write_result(c, rank, sizeof *rank);
+  if (is_of_host(c))
+    memcpy(c->out[0], rank, sizeof *rank);
+  else
+    mr_device_copy(c->device, c->out[0], rank, sizeof *rank, MR_COPY_IN);
 }
 
 mr_err_t mr__axis_index_lower(mr_call_t *c, mr_diag_t *diag) {
-  return axis_lower(c, index_run, diag);
+  MR_TRY(axis_lower(c, index_run, diag));
+  c->by_host |= !is_of_host(c); /* which writes the number in each run */
+  return MR_OK;
 }
 
 /* After a call that gives back the rank's own bytes, unless it fails. */
@@ -130,7 +124,7 @@ mr_err_t mr__all_to_all_lower(mr_call_t *c, mr_diag_t *diag) {
 typedef struct permute {
   mr_comm_rank_t *rank;
   int to, from;
-  void *zeros; /* what a rank has that receives from none; NULL: it receives */
+  void *zeros; /* on a device, what a rank has that receives from none; else NULL */
 } permute_t;
 
 static void permute_fini(void *state) {
@@ -143,7 +137,10 @@ static void permute_run(const mr_call_t *c) {
   const permute_t *p = c->state;
   const mr_comm_rank_t *s = p->rank;
   size_t bytes = mr_aval_bytes(&c->eqn->out[0]->aval);
-  if (p->zeros) write_result(c, p->zeros, bytes);
+  if (p->zeros)
+    mr_device_copy(c->device, c->out[0], p->zeros, bytes, MR_COPY_IN);
+  else if (p->from < 0 && bytes)
+    memset(c->out[0], 0, bytes);
   s->ops->send_receive(s->collect, p->to, p->from, bytes, c->in[0], c->out[0]);
 }
 
@@ -155,7 +152,8 @@ mr_err_t mr__ppermute_lower(mr_call_t *c, mr_diag_t *diag) {
   c->state = p, c->fini = permute_fini;
   MR_TRY(mr_ppermute_places(c->eqn, p->rank->size, p->rank->rank, &p->to, &p->from, diag));
   size_t bytes = mr_aval_bytes(&c->eqn->out[0]->aval);
-  if (p->from < 0 && bytes && !(p->zeros = calloc(1, bytes)))
-    return mr_no_memory(diag, "the lowering of ppermute");
+  if (is_of_host(c) || p->from >= 0 || !bytes) return MR_OK;
+  if (!(p->zeros = calloc(1, bytes))) return mr_no_memory(diag, "the lowering of ppermute");
+  c->by_host = true;
   return MR_OK;
 }
