@@ -14,7 +14,7 @@
 #include "ranks/nccl.h"
 #include "ranks/processes.h"
 
-enum { WATCH_MS = 20, FILL_BYTES = 1 << 16 };
+enum { WATCH_MS = 20, FILL_BYTES = 1 << 16, ASK_NS = 500000000 };
 
 /* A call that has been given to the stream. */
 typedef struct given {
@@ -36,8 +36,11 @@ struct mr_collect {
   pthread_cond_t changed;
   pthread_t watch;
   bool watched, ends;
-  mr__nccl_comm_t comm; /* NULL before the first call and after an abort */
-  mr_diag_t why;        /* of the first failure; code MR_OK: none */
+  mr__nccl_comm_t comm;    /* NULL before the first call and after an abort */
+  mr__nccl_comm_t aborted; /* what the thread `aborts` ends */
+  pthread_t aborts;
+  int64_t asked_ns; /* when the carrier's ranks were asked last */
+  mr_diag_t why;    /* of the first failure; code MR_OK: none */
   int missing;
   given_t *first, **last; /* under way */
   int64_t since_ns;       /* when the first of them was given, or the one before it ended */
@@ -87,13 +90,27 @@ static mr_err_t nccl_create(const mr_device_t *d, const char *id, int rank, int 
 
 /* ---- failing; the lock is held ---- */
 
+/* NCCL ends the calls that wait, and then waits itself until no recorded run has calls of the
+   communicator: these are forgotten by threads that must not wait for it. */
+static void *abort_main(void *arg) {
+  mr_collect_t *c = arg;
+  c->nccl->ncclCommAbort(c->aborted);
+  return NULL;
+}
+
+static void abort_comm(mr_collect_t *c) {
+  c->aborted = c->comm, c->comm = NULL;
+  if (!c->aborted || !pthread_create(&c->aborts, NULL, abort_main, c)) return;
+  abort_main(c); /* the system gives no thread */
+  c->aborted = NULL;
+}
+
 static void nccl_fail(mr_collect_t *c, mr_err_t code, int missing, const char *text) {
   if (c->why.code < 0) return;
   c->missing = missing;
   mr_fail(&c->why, code, "%s", text);
   (*c->carrier->abort)(c->carried); /* so that the other ranks know */
-  if (c->comm) c->nccl->ncclCommAbort(c->comm);
-  c->comm = NULL;
+  abort_comm(c);
   pthread_cond_broadcast(&c->changed);
 }
 
@@ -170,12 +187,23 @@ static void take_ended_calls(mr_collect_t *c) {
   }
 }
 
+/* The thread that gives calls waits for the device, and does not notice a rank that is lost
+   meanwhile. */
+static void ask_ranks(mr_collect_t *c) {
+  int64_t now = mr_now_ns();
+  if (!c->first || !c->carrier->ask || now - c->since_ns < ASK_NS || now - c->asked_ns < ASK_NS)
+    return;
+  c->asked_ns = now;
+  c->carrier->ask(c->carried, c->since_ns, c->first->what);
+}
+
 static void *watch_main(void *arg) {
   mr_collect_t *c = arg;
   pthread_mutex_lock(&c->lock);
   while (!c->ends && c->why.code >= 0) {
     int error = MR_NCCL_SUCCESS;
     take_ended_calls(c);
+    ask_ranks(c);
     if (c->comm) c->nccl->ncclCommGetAsyncError(c->comm, &error);
     if (error != MR_NCCL_SUCCESS && error != MR_NCCL_IN_PROGRESS)
       nccl_fail_by(c, c->first ? c->first->what : "a call", error);
@@ -438,6 +466,7 @@ static void nccl_destroy(mr_collect_t *c) {
   pthread_cond_broadcast(&c->changed);
   pthread_mutex_unlock(&c->lock);
   if (c->watched) pthread_join(c->watch, NULL);
+  if (c->aborted) pthread_join(c->aborts, NULL);
   pthread_mutex_lock(&c->lock);
   if (c->comm && settle_call(c, "leaving", c->nccl->ncclCommFinalize(c->comm)))
     c->nccl->ncclCommDestroy(c->comm);

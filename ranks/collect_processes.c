@@ -323,13 +323,19 @@ static mr_err_t processes_failed(mr_collect_t *c, int *rank, mr_diag_t *diag) {
   return e;
 }
 
-#define PROCESSES_TABLE(text)                                                                     \
-  {                                                                                               \
-    .name = text, .create = processes_create, .all_reduce = processes_all_reduce,                 \
-    .all_gather = processes_all_gather, .reduce_scatter = processes_reduce_scatter,               \
-    .all_to_all = processes_all_to_all, .send = processes_send, .receive = processes_receive,     \
-    .send_receive = processes_send_receive, .abort = processes_abort, .failed = processes_failed, \
-    .destroy = processes_destroy                                                                  \
+static void processes_ask(mr_collect_t *c, int64_t since_ns, const char *what) {
+  mr__processes_lock();
+  mr__group_ask(c->group, since_ns, what);
+  mr__processes_unlock();
+}
+
+#define PROCESSES_TABLE(text)                                                                 \
+  {                                                                                           \
+    .name = text, .create = processes_create, .all_reduce = processes_all_reduce,             \
+    .all_gather = processes_all_gather, .reduce_scatter = processes_reduce_scatter,           \
+    .all_to_all = processes_all_to_all, .send = processes_send, .receive = processes_receive, \
+    .send_receive = processes_send_receive, .ask = processes_ask, .abort = processes_abort,   \
+    .failed = processes_failed, .destroy = processes_destroy                                  \
   }
 
 const mr_collect_ops_t mr_collect_zmq = PROCESSES_TABLE("zmq");

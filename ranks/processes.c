@@ -368,6 +368,31 @@ static bool is_lasting_circle(mr__group_t *g, const late_t *l, int64_t begun, in
   return now - later_of(since, stands_since(o, now)) >= (int64_t)(g->limit_s * 1e9);
 }
 
+/* Fails for a process that has not been heard of for too long since it was asked, by a rank that
+   has waited for it since then.  missing: its rank of the communicator, -1: none. */
+static bool fail_silent(mr__group_t *g, int missing, int at, int64_t begun, const char *what) {
+  const other_t *o = &process.other[at];
+  int64_t now = mr_now_ns(), silent = (int64_t)(process.silent_s * 1e9);
+  int64_t asked = later_of(o->asked_ns, begun); /* who is not asked has nothing to say */
+  char doing[DOING_TEXT + 64];
+  if (!o->asked_ns || now - later_of(o->heard_ns, asked) <= silent) return false;
+  mr__group_fail(g, missing,
+                 "rank %d has not been heard of for %.0f s, while rank %d waits for it in %s: it "
+                 "was stopped, has died or cannot be reached%s",
+                 at, (double)(now - o->heard_ns) * 1e-9, mr__group_process(g, g->own), what,
+                 doing_text(at, o, "said last that it ", doing, sizeof doing));
+  return true;
+}
+
+void mr__group_ask(mr__group_t *g, int64_t begun, const char *what) {
+  for (int r = 0; r < g->size && process.silent_s > 0 && g->why.code >= 0; r++) {
+    int at = process_of_member(g, r);
+    if (r == g->own || at < 0) continue;
+    ask_process(at);
+    (void)fail_silent(g, r, at, begun, what);
+  }
+}
+
 /* Whether a wait that began then has to end: its time is up, or the rank that is late has left,
    says nothing, or waits for this one. */
 static bool wait_has_failed(mr__group_t *g, int r, int64_t begun, int64_t until, const char *what) {
@@ -385,15 +410,7 @@ static bool wait_has_failed(mr__group_t *g, int r, int64_t begun, int64_t until,
   if (!silent || l.at < 0) return is_up && !fail_late(g, &l, what);
   const other_t *o = &process.other[l.at];
   char doing[DOING_TEXT + 64];
-  int64_t asked = later_of(o->asked_ns, begun); /* who is not asked has nothing to say */
-  if (o->asked_ns && now - later_of(o->heard_ns, asked) > silent) {
-    mr__group_fail(g, missing_member(g, &l),
-                   "rank %d has not been heard of for %.0f s, while rank %d waits for it in %s: it "
-                   "was stopped, has died or cannot be reached%s",
-                   l.at, (double)(now - o->heard_ns) * 1e-9, own, what,
-                   doing_text(l.at, o, "said last that it ", doing, sizeof doing));
-    return true;
-  }
+  if (fail_silent(g, missing_member(g, &l), l.at, begun, what)) return true;
   if (is_lasting_circle(g, &l, begun, now)) {
     mr__group_fail(
         g, missing_member(g, &l),

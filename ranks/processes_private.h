@@ -64,6 +64,9 @@ void mr__group_fail(mr__group_t *g, int missing, const char *format, ...)
    false: g has failed, now perhaps, since the time was up; `what` is what the rank did not come
    to. */
 bool mr__group_wait(mr__group_t *g, int r, int64_t until_ns, const char *what);
+/* Asks all others what they do, for a rank that has waited for them elsewhere since `begun`, in
+   `what`: one that is not heard of fails the communicator.  With the lock held. */
+void mr__group_ask(mr__group_t *g, int64_t begun, const char *what);
 int64_t mr__group_until(const mr__group_t *g); /* now, and the limit */
 /* The process of rank r, by which sentences name it; r itself while that is unknown. */
 int mr__group_process(const mr__group_t *g, int r);

@@ -53,6 +53,9 @@ typedef struct mr_collect_ops {
   /* After a run that was recorded has been given to the queue: its calls are waited for, from now
      on, as others are.  NULL: tables whose calls are not recorded. */
   void (*given)(mr_collect_t *c);
+  /* This rank has waited for the others elsewhere since then, in `what`, as for its device: one
+     that is not heard of fails the communicator.  Does not wait.  NULL: ranks cannot be lost. */
+  void (*ask)(mr_collect_t *c, int64_t since_ns, const char *what);
   /* Makes all calls of all ranks fail, those that wait now too.  Any thread. */
   void (*abort)(mr_collect_t *c);
   /* MR_OK, *rank -1; or MR_ERR_UNAVAILABLE with the sentence, *rank the one that did not come in

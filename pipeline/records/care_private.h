@@ -54,7 +54,8 @@ typedef struct bad {
 
 /* The quarantine file (quarantine.c), and the lines that are still to be written to it. */
 typedef struct mr__quarantine {
-  int fd; /* -1: none */
+  int fd;   /* -1: none */
+  bool cut; /* the file ends within a line */
   char *lines;
   size_t n, room;
 } mr__quarantine_t;

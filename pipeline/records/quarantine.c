@@ -89,9 +89,14 @@ mr_err_t mr__quarantine_add(mr_stage_t *s, mr__quarantine_t *q, bad_t row, const
 mr_err_t mr__quarantine_write(mr_stage_t *s, mr__quarantine_t *q) {
   size_t n = q->n;
   mr_diag_t why = {0};
+  const char *path = mr__care_of(s)->file;
   q->n = 0;
-  return n ? mr_stage_relay(s, mr_write_all(q->fd, q->lines, n, mr__care_of(s)->file, &why), &why)
-           : MR_OK;
+  if (!n) return MR_OK;
+  /* Behind a line that a kill has cut, a line would be read as the rest of that one. */
+  mr_err_t e = q->cut ? mr_write_all(q->fd, "\n", 1, path, &why) : MR_OK;
+  q->cut = false;
+  if (e >= 0) e = mr_write_all(q->fd, q->lines, n, path, &why);
+  return mr_stage_relay(s, e, &why);
 }
 
 /* ---- reading ---- */
@@ -137,7 +142,8 @@ static mr_err_t remember_line(mr_stage_t *s, struct mr__care *t, const char *lin
 
 /* Reads the file line by line, whatever its length; a last line that a kill has cut does not
    count. */
-static mr_err_t remember_quarantine(mr_stage_t *s, struct mr__care *t, const char *path) {
+static mr_err_t remember_quarantine(mr_stage_t *s, struct mr__care *t, const char *path,
+                                    bool *cut) {
   FILE *f = mr_open_regular(path);
   char *line = NULL;
   size_t room = 0;
@@ -146,8 +152,10 @@ static mr_err_t remember_quarantine(mr_stage_t *s, struct mr__care *t, const cha
   if (!f)
     return mr_stage_fail(s, MR_ERR_IO, "quarantine=%s: cannot be read: %s", path,
                          mr_open_reason(errno));
-  for (ssize_t n; e >= 0 && (n = mr_read_line(f, MR_LINE_MOST, &line, &room)) >= 0;)
-    if (n && line[n - 1] == '\n') e = remember_line(s, t, line, (size_t)n - 1);
+  for (ssize_t n; e >= 0 && (n = mr_read_line(f, MR_LINE_MOST, &line, &room)) >= 0;) {
+    *cut = n && line[n - 1] != '\n';
+    if (n && !*cut) e = remember_line(s, t, line, (size_t)n - 1);
+  }
   if (e >= 0 && !feof(f))
     e = mr_stage_fail(s, MR_ERR_IO, "quarantine=%s: cannot be read: %s", path, strerror(errno));
   free(line);
@@ -157,7 +165,7 @@ static mr_err_t remember_quarantine(mr_stage_t *s, struct mr__care *t, const cha
 
 mr_err_t mr__quarantine_open(mr_stage_t *s, struct mr__care *t) {
   const char *path = mr__care_of(s)->file;
-  MR_TRY(remember_quarantine(s, t, path));
+  MR_TRY(remember_quarantine(s, t, path, &t->quarantine.cut));
   t->quarantine.fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   return t->quarantine.fd >= 0 ? MR_OK
                                : mr_stage_fail(s, MR_ERR_IO, "quarantine=%s: cannot be written: %s",

@@ -93,18 +93,66 @@ static void list_labels(mr__agree_t *a, const mr_spec_t *in) {
     if (in->field[f].label) a->label[a->n_labels++] = f;
 }
 
-/* The communicator of a device's steps.  Where its maker's library is missing, values go through
-   the host. */
+/* Exchanges how something has come out on this rank: *all, whether it has on all of them. */
+static mr_err_t gather_outcomes(mr__agree_t *a, mr_err_t e, bool *all, mr_diag_t *diag) {
+  const mr_process_ranks_t *p = a->ranks;
+  int32_t own = e, *of = calloc((size_t)p->size, sizeof *of);
+  int missing;
+  if (!of) return mr_no_memory(diag, "what ranks agree on");
+  p->ops->all_gather(a->collect, sizeof own, &own, of);
+  mr_err_t failed = p->ops->failed(a->collect, &missing, diag);
+  *all = true;
+  for (int r = 0; r < p->size; r++) *all &= of[r] >= 0;
+  free(of);
+  return failed;
+}
+
+/* A first call, in which a library finds out whether it can serve these devices: two ranks on one
+   of them, say. */
+static mr_err_t try_table(const mr__agree_t *a, const mr_device_t *on, mr_diag_t *diag) {
+  size_t all = (size_t)a->ranks->size * sizeof(int32_t);
+  void *in = mr_device_take(on, sizeof(int32_t)), *out = mr_device_take(on, all);
+  int missing;
+  mr_err_t e = in && out ? MR_OK : mr_no_memory(diag, "a first call of ranks on devices");
+  if (e >= 0) a->step_ops->all_gather(a->of_step, sizeof(int32_t), in, out);
+  if (e >= 0) e = mr_device_reached(on, NULL, true, diag);
+  if (e >= 0) e = a->step_ops->failed(a->of_step, &missing, diag);
+  mr_device_give(on, in, sizeof(int32_t)), mr_device_give(on, out, all);
+  return e;
+}
+
+/* Joins by the library of the devices' maker.  *served: all ranks have, and their first call has
+   succeeded; else none is joined, and *why has this rank's reason, if it has one. */
+static mr_err_t join_by_library(mr__agree_t *a, const mr_device_t *on, bool *served, mr_diag_t *why,
+                                mr_diag_t *diag) {
+  const mr_process_ranks_t *p = a->ranks;
+  mr_err_t own = a->step_ops->create(on, "step", p->rank, p->size, p->limit_s, &a->of_step, why);
+  mr_err_t e = gather_outcomes(a, own, served, diag);
+  if (e >= 0 && *served) {
+    own = try_table(a, on, why);
+    e = gather_outcomes(a, own, served, diag);
+  }
+  if (e >= 0 && *served) return MR_OK;
+  if (a->of_step) a->step_ops->destroy(a->of_step);
+  return a->of_step = NULL, e;
+}
+
+/* The communicator of a device's steps.  Where the library of its maker does not serve all ranks,
+   values of all go through the host. */
 static mr_err_t join_for_device(mr__agree_t *a, const mr_device_t *on, mr_diag_t *diag) {
   const mr_process_ranks_t *p = a->ranks;
   mr_diag_t why = {0};
+  bool served = false;
   if (on->backend->host) return MR_OK;
   a->step_ops = p->ops_of ? p->ops_of(on) : &mr_collect_by_host;
-  mr_err_t e = a->step_ops->create(on, "step", p->rank, p->size, p->limit_s, &a->of_step, &why);
-  if (e != MR_ERR_UNAVAILABLE) return mr_diag_relay(diag, e, &why);
-  mr_notice("ranks on device %s exchange values through the host's memory: %s", on->name, why.text);
+  if (a->step_ops != &mr_collect_by_host) {
+    MR_TRY(join_by_library(a, on, &served, &why, diag));
+    if (served) return MR_OK;
+    mr_notice("ranks on device %s exchange values through the host's memory: %s", on->name,
+              *why.text ? why.text : "another rank says why");
+  }
   a->step_ops = &mr_collect_by_host;
-  return a->step_ops->create(on, "step", p->rank, p->size, p->limit_s, &a->of_step, diag);
+  return a->step_ops->create(on, "step by host", p->rank, p->size, p->limit_s, &a->of_step, diag);
 }
 
 mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, int stages, const mr_device_t *on,

@@ -389,16 +389,28 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
   return e == MR_OK && reads ? make_whole(s, v->at.unvalidated) : e;
 }
 
+/* A watched step fetches parameters, for which rank 0 waits until its checkpoint is written: it
+   does so before the others' devices wait for it. */
+static mr_err_t await_checkpoint_of_devices(mr_stage_t *s, int64_t step) {
+  train_t *v = s->state;
+  if (v->on->backend->host || !s->out_linked[OUT_STATE] || !mr__train_watched(s, step))
+    return MR_OK;
+  MR_TRY(train_step_give_saved(s));
+  mr__agree_doing(v->agree, "waits for the checkpoint before", step, MR_PACE_TENSORS);
+  return mr_all_back(s, OUT_STATE);
+}
+
 /* Has the ranks agree about this rank's next batch, or the end of its stream; a batch that is not
    worked on is released. */
 static mr_err_t agree_on_batch(mr_stage_t *s, mr_err_t pulled, bool settled, mr_buf_t *batch) {
   train_t *v = s->state;
   int64_t step = v->at.step + (v->begun - v->read) + 1;
+  mr_err_t e = await_checkpoint_of_devices(s, step);
   mr__agree_doing(v->agree, "is ready for", step, MR_PACE_LIMITED);
   int asked = mr__train_asked();
   uint32_t wants = rank_wants(s, asked);
-  mr_err_t e =
-      mr__agree(s, v->agree, step, pulled, settled, &v->said, batch, &wants, &v->agreed_stop);
+  if (e == MR_OK)
+    e = mr__agree(s, v->agree, step, pulled, settled, &v->said, batch, &wants, &v->agreed_stop);
   if (e == MR_OK) v->answered = asked, v->wants = wants;
   if (e != MR_OK && pulled == MR_OK) mr_buf_unref(batch);
   return e;

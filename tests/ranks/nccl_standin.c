@@ -51,6 +51,7 @@ struct ncclComm {
   int rank, size;
   uint64_t number; /* of collectives so far; the stream's thread */
   atomic_int pending, error;
+  atomic_int recorded; /* calls in recordings */
   atomic_bool aborted;
   bool finalized;
 };
@@ -251,13 +252,22 @@ static standin_stream_t *stream_create(void) {
   return s;
 }
 
+static void stream_forget(standin_stream_t *s) {
+  pthread_mutex_lock(&s->lock);
+  for (work_t *w; (w = s->kept); free(w)) {
+    s->kept = w->next;
+    for (int i = 0; i < w->n; i++) atomic_fetch_sub(&w->op[i].comm->recorded, 1);
+  }
+  pthread_mutex_unlock(&s->lock);
+}
+
 static void stream_destroy(standin_stream_t *s) {
   pthread_mutex_lock(&s->lock);
   s->ends = true;
   pthread_cond_broadcast(&s->changed);
   pthread_mutex_unlock(&s->lock);
   pthread_join(s->thread, NULL);
-  for (work_t *w; (w = s->kept);) s->kept = w->next, free(w);
+  stream_forget(s);
   pthread_cond_destroy(&s->changed);
   pthread_mutex_destroy(&s->lock);
   free(s);
@@ -304,6 +314,7 @@ static void stream_give(standin_stream_t *s, int n, const op_t *op) {
   *w = (work_t){.n = n};
   memcpy(w->op, op, (size_t)n * sizeof *op);
   pthread_mutex_lock(&s->lock);
+  for (int i = 0; i < n && s->records; i++) atomic_fetch_add(&op[i].comm->recorded, 1);
   if (s->records)
     append(&s->kept, w);
   else
@@ -347,8 +358,8 @@ static void set_reduce(void (*reduce)(int type, int op, void *out, const void *x
 const standin_calls_t *standin_calls(void);
 const standin_calls_t *standin_calls(void) {
   static const standin_calls_t calls = {
-      stream_create,  stream_destroy, stream_mark, stream_reached, stream_record,
-      stream_records, stream_replay,  live_comms,  first_fault,    set_reduce};
+      stream_create, stream_destroy, stream_mark, stream_reached, stream_record, stream_records,
+      stream_replay, stream_forget,  live_comms,  first_fault,    set_reduce};
   return &calls;
 }
 
@@ -450,6 +461,8 @@ NCCL(int, ncclCommDestroy, mr__nccl_comm_t comm) {
   if (!is_live(comm)) return misused("a communicator is destroyed twice");
   if (!comm->finalized || atomic_load(&comm->pending))
     return misused("a communicator is destroyed before it is finalized");
+  if (atomic_load(&comm->recorded))
+    return misused("a communicator is destroyed before its recordings");
   return end_comm(comm), 0;
 }
 
@@ -462,6 +475,8 @@ NCCL(int, ncclCommAbort, mr__nccl_comm_t comm) {
     pthread_mutex_unlock(&comm->shared->lock);
     sched_yield();
   }
+  while (atomic_load(&comm->recorded))
+    sched_yield(); /* as NCCL waits for the graphs that have its calls */
   return end_comm(comm), 0;
 }
 

@@ -17,6 +17,7 @@ typedef struct standin_calls {
   void (*record)(standin_stream_t *s, bool on); /* what is given is kept, and not done */
   bool (*records)(standin_stream_t *s);
   void (*replay)(standin_stream_t *s); /* gives what was recorded */
+  void (*forget)(standin_stream_t *s); /* what was recorded; an abort waits for it, as NCCL does */
   int (*live)(void);                   /* communicators that have not ended */
   const char *(*fault)(void);          /* the first misuse; "": none */
   /* out[n] = out[n] and x[n], of NCCL's type by its operator */

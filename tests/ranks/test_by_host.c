@@ -20,7 +20,7 @@
 
 enum { TURNS = 120, SEED = 31, MOST = 5 };
 
-/* A device whose memory nobody but its own copies may reach, as far as the ranks know. */
+/* A device whose memory only its own copies may reach, as far as the ranks know. */
 static mr_backend_t apart;
 static mr_device_t device;
 

@@ -196,6 +196,35 @@ static void a_process_that_says_nothing_is_named_long_before_the_limit(void **st
   end_rank(&t, 1);
 }
 
+/* As behind a device, whose library waits: no rank is within a call of the table. */
+static void ask_while_the_device_waits(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  const mr_collect_ops_t *ops = mr_job_collect(job);
+  mr_collect_t *c = join(job, 600, said);
+  mr_diag_t unsaid = {0};
+  int missing;
+  gather(job, c);
+  if (rank == 1) raise(SIGSTOP);
+  for (int64_t since = mr_now_ns(); ops->failed(c, &missing, &unsaid) >= 0; sched_yield())
+    ops->ask(c, since, "a recorded run");
+  leave(job, c, said);
+}
+
+static void a_process_that_says_nothing_is_named_by_ranks_that_ask(void **state) {
+  ranks_t t = ranks_of(SIZE, 600);
+  t.cfg.silent_s = 1;
+  run_all(&t, ask_while_the_device_waits);
+  for (int r = 0; r < SIZE; r++) {
+    if (r == 1) continue;
+    said_t said = end_rank(&t, r);
+    assert_int_equal(said.missing, 1);
+    if (!strstr(said.text, "rank 1 has not been heard of") ||
+        !strstr(said.text, "in a recorded run"))
+      fail_msg("rank %d: %s", r, said.text);
+  }
+  kill(t.pid[1], SIGKILL);
+  end_rank(&t, 1);
+}
+
 static void wait_in_a_circle(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
   char byte;
   mr_collect_t *c = join(job, 600, said);
@@ -556,6 +585,7 @@ int main(void) {
       cmocka_unit_test(a_piece_of_an_earlier_work_is_not_said_of_the_next_one),
       cmocka_unit_test(a_rank_that_is_late_is_named_with_what_it_does),
       cmocka_unit_test(a_process_that_says_nothing_is_named_long_before_the_limit),
+      cmocka_unit_test(a_process_that_says_nothing_is_named_by_ranks_that_ask),
       cmocka_unit_test(ranks_that_wait_for_each_other_do_not_wait_for_the_limit),
       cmocka_unit_test(a_stalled_thread_is_not_taken_for_one_that_waits),
       cmocka_unit_test(a_rank_that_waits_in_another_communicator_is_not_named),

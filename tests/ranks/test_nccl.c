@@ -288,6 +288,7 @@ static void record_and_repeat(member_t *m, mr_collect_t *c) {
     wait_here();
     m->x[turn] = sum[0] + sum[1] + next;
   }
+  standin->forget(here->context);
 }
 
 static void calls_that_are_recorded_run_with_each_repeat(void **state) {
@@ -315,9 +316,10 @@ static void repeat_run(const mr_device_t *d, void **kept, const void *const *at,
   if (run <= 1) give(arg);
   if (run == 1) standin->record(d->context, false);
   if (run >= 1) standin->replay(d->context);
+  *kept = d->context;
 }
 
-static void forget_runs(const mr_device_t *d, void *kept) {}
+static void forget_runs(const mr_device_t *d, void *kept) { standin->forget(kept); }
 
 static const mr_record_ops_t record_ops = {.repeat = repeat_run, .forget = forget_runs};
 
@@ -465,7 +467,8 @@ static void skip_a_recorded_run(member_t *m, mr_collect_t *c) {
     mr_collect_nccl.given(c);
   }
   while (mr_collect_nccl.failed(c, &m->missing, &unsaid) >= 0) sched_yield();
-  wait_here();
+  wait_here(); /* its calls end, while NCCL waits for the recording */
+  standin->forget(here->context);
 }
 
 static void a_recorded_run_to_which_a_rank_does_not_come_ends_within_the_limit(void **state) {
