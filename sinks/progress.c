@@ -271,12 +271,12 @@ static void say_score(int columns, const char *name, int64_t records, double pre
     mr_printf("%-12s %8" PRId64 " %9.4f %7.4f %7.4f\n", name, records, precision, recall, f1);
 }
 
-/* Prints the scores of the classes, or of those with the lowest f1 where there are many, and their
-   means. */
+/* Prints the scores of the classes, or of those with the lowest f1 where there are many, and the
+   means over those that have records or were taken for some. */
 static void say_scores(const mr_report_t *r) {
   mr_class_score_t *s = mr_report_scores(r);
   int64_t n = r->n_classes, records = 0;
-  double precision = 0, recall = 0, f1 = 0;
+  double precision = 0, recall = 0, f1 = 0, seen = 0;
   bool all = n <= TABLE;
   int columns = mr_columns(STDOUT_FILENO);
   char name[64];
@@ -287,6 +287,7 @@ static void say_scores(const mr_report_t *r) {
   for (int64_t k = 0; k < n; k++) {
     records += s[k].records;
     precision += s[k].precision, recall += s[k].recall, f1 += s[k].f1;
+    seen += s[k].records || s[k].guessed;
   }
   for (int64_t line = 0; line < n && line < (all ? TABLE : MISTAKES); line++) {
     int64_t at = line;
@@ -297,7 +298,8 @@ static void say_scores(const mr_report_t *r) {
               s[at].precision, s[at].recall, s[at].f1);
     if (!all) s[at].f1 = 2;
   }
-  say_score(columns, "mean", records, precision / (double)n, recall / (double)n, f1 / (double)n);
+  say_score(columns, "mean", records, precision / fmax(seen, 1), recall / fmax(seen, 1),
+            f1 / fmax(seen, 1));
   free(s);
 }
 
