@@ -65,10 +65,12 @@ static void add_choice(search_t *s, int model, int zero, int stages, int64_t par
   int at = snprintf(c->name, sizeof c->name, "%s", mesh);
   int w = snprintf(c->words, sizeof c->words, "--mesh %s", mesh);
   if (stages) {
-    snprintf(c->name + at, sizeof c->name - (size_t)at, " pipeline=%d microbatches=%" PRId64,
-             stages, parts);
-    snprintf(c->words + w, sizeof c->words - (size_t)w,
-             " train.pipeline=%d train.microbatches=%" PRId64, stages, parts);
+    at += snprintf(c->name + at, sizeof c->name - (size_t)at, " pipeline=%d microbatches=%" PRId64,
+                   stages, parts);
+    w += snprintf(c->words + w, sizeof c->words - (size_t)w,
+                  " train.pipeline=%d train.microbatches=%" PRId64, stages, parts);
+    if (zero) snprintf(c->name + at, sizeof c->name - (size_t)at, " zero=%d", zero);
+    if (zero) snprintf(c->words + w, sizeof c->words - (size_t)w, " train.zero=%d", zero);
   } else {
     snprintf(c->name + at, sizeof c->name - (size_t)at, " zero=%d", zero);
     w += snprintf(c->words + w, sizeof c->words - (size_t)w, " train.zero=%d", zero);
@@ -84,20 +86,26 @@ static int64_t parts_for(int ranks) {
   return parts;
 }
 
+/* Stages have shares of slots whatever zero= is, and with 3 of values. */
+static void add_pipelines(search_t *s, int model, int stages, int64_t parts) {
+  add_choice(s, model, 0, stages, parts);
+  add_choice(s, model, MR_ZERO_MOST, stages, parts);
+}
+
 static void list_choices(search_t *s) {
   for (int zero = 0; zero <= MR_ZERO_MOST; zero++) add_choice(s, 1, zero, 0, parts_for(s->devices));
   for (int k = 2; k <= s->devices; k++) {
     if (s->devices % k) continue;
     for (int64_t parts = parts_for(s->devices / k), i = 0; i < 3; i++, parts *= 2)
       if (k <= MR_PIPELINE_STAGES && parts <= MR_PIPELINE_PARTS && s->batch % parts == 0)
-        add_choice(s, 1, 0, k, parts);
+        add_pipelines(s, 1, k, parts);
     for (int zero = 0; zero <= (k < s->devices ? MR_ZERO_MOST : 0); zero++)
       add_choice(s, k, zero, 0, 0);
     int data = s->devices / k; /* stages of columns and rows, with microbatches alone */
     for (int stages = 2; stages <= data && stages <= MR_PIPELINE_STAGES; stages++) {
       int64_t parts = parts_for(data / stages);
       if (data % stages == 0 && parts <= MR_PIPELINE_PARTS && s->batch % parts == 0)
-        add_choice(s, k, 0, stages, parts);
+        add_pipelines(s, k, stages, parts);
     }
   }
 }

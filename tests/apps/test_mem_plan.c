@@ -69,7 +69,7 @@ static double mem_of_rank(const cJSON *c, int rank) {
   snprintf(r, sizeof r, "%d", rank);
   if (stages)
     RUN(&p, "mem", "--mesh", text_of(c, "mesh"), "--rank", r, "--json", TINY, "--pipeline",
-        pipeline, "--microbatches", parts);
+        pipeline, "--microbatches", parts, "--zero", zero);
   else
     RUN(&p, "mem", "--mesh", text_of(c, "mesh"), "--rank", r, "--json", TINY, "--zero", zero);
   cJSON *all = cJSON_Parse(p.out);
@@ -125,7 +125,7 @@ static void meshes_come_by_time_and_the_others_say_what_they_lack(void **state) 
   cJSON *all = plan_of("4x1GB");
   const cJSON *c;
   double least = 1e18, most = 0, before = 0;
-  int cut = 0; /* meshes whose stages have parts */
+  int cut = 0, values = 0; /* meshes whose stages have parts, and shares of values */
   cJSON_ArrayForEach(c, cJSON_GetObjectItem(all, "meshes")) {
     double bytes = number_of(c, "bytes"), s = number_of(c, "seconds");
     int stages = (int)number_of(c, "pipeline"), parts = (int)number_of(c, "parts");
@@ -133,6 +133,7 @@ static void meshes_come_by_time_and_the_others_say_what_they_lack(void **state) 
     int data = 0; /* the ranks that are stages */
     assert_int_equal(sscanf(text_of(c, "mesh"), "data=%d", &data), 1);
     cut += stages && data < DEVICES;
+    values += stages && (int)number_of(c, "zero") == 3;
     if (stages)
       assert_float_equal(number_of(c, "bubble"), (stages - 1) / (parts / (data / (double)stages)),
                          1e-9);
@@ -140,7 +141,7 @@ static void meshes_come_by_time_and_the_others_say_what_they_lack(void **state) 
     if (bytes > most) most = bytes;
     before = s;
   }
-  assert_true(cut > 0);
+  assert_true(cut > 0 && values > cut / 2);
   cJSON_Delete(all);
   char devices[48];
   double between = (least + most) / 2;
