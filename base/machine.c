@@ -103,6 +103,12 @@ size_t mr_machine_memory_left(void) {
   return all && all < left ? all : left;
 }
 
+bool mr_machine_has(size_t bytes, size_t *left) {
+  const size_t few = (size_t)64 << 20;
+  *left = bytes < few ? 0 : mr_machine_memory_left();
+  return !*left || bytes <= *left;
+}
+
 size_t mr_process_memory(size_t *peak) {
   char line[128];
   unsigned long long kb, now = 0, most = 0;

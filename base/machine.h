@@ -3,6 +3,7 @@
 #ifndef MR_BASE_MACHINE_H
 #define MR_BASE_MACHINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Returns the bytes of memory that this process may use: the machine's, or the lowest limit of its
@@ -14,6 +15,11 @@ size_t mr_machine_memory(void);
    available, or those that its control group or a group above leaves where that is less.  0 if
    unknown. */
 size_t mr_machine_memory_left(void);
+
+/* Whether this process may still take so many bytes, before it fills them: the system would promise
+   what it does not have, and kill the process later.  false: *left is what it may take.  True
+   without asking for less than 64 MiB, and where the system does not say. */
+bool mr_machine_has(size_t bytes, size_t *left);
 
 /* Returns the bytes of memory that the process has now, and sets *peak to the most that it has had;
    both 0 where the system does not say. */

@@ -16,8 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/machine.h"
 #include "base/pace.h"
 #include "base/safetensors_private.h"
+#include "base/text.h"
 #include "base/xio.h"
 
 #define DIGEST_NAME "millrace.xxh3"
@@ -482,9 +484,21 @@ static bool is_sealed(int fd) {
   return seals >= 0 && (seals & want) == want;
 }
 
+static mr_err_t check_room(size_t size, const char *path, mr_diag_t *diag) {
+  char file[24], have[24];
+  size_t room;
+  if (mr_machine_has(size, &room)) return MR_OK;
+  return mr_fail(
+      diag, MR_ERR_NOMEM,
+      "out of memory for %s: its %s are read as a whole, and this process may still take "
+      "%s: want more memory, or the checkpoint of a smaller model",
+      path, mr_bytes_text(size, file), mr_bytes_text(room, have));
+}
+
 /* Gives f memory for the bytes of an open file.  *fd is -1 if they are there: it was sealed. */
 static mr_err_t map_bytes(mr_safetensors_t *f, int *fd, const char *path, mr_diag_t *diag) {
   bool sealed = is_sealed(*fd);
+  if (!sealed) MR_TRY(check_room(f->size, path, diag));
   int how = sealed ? MAP_PRIVATE : MAP_PRIVATE | MAP_ANONYMOUS;
   void *map =
       mmap(NULL, f->size, sealed ? PROT_READ : PROT_READ | PROT_WRITE, how, sealed ? *fd : -1, 0);

@@ -83,20 +83,35 @@ static void want_usual(mr_params_t *s) {
   if (!s->slots_wanted) mr_params_want_slots(s, MR_PARAM_SLOTS, MR_F32);
 }
 
+/* Whole lines, and one to spare. */
+static size_t set_bytes(const mr_params_t *s, const mr_param_set_t *set) {
+  return (arena_bytes(s, set) + 63) / 64 * 64 + 64;
+}
+
+size_t mr_params_bytes(const mr_params_t *s) {
+  size_t bytes = 0;
+  for (int i = 0; i < s->n_sets; i++) bytes += set_bytes(s, &s->set[i]);
+  return bytes;
+}
+
 mr_err_t mr_params_alloc(mr_params_t *s, mr_diag_t *diag) {
-  size_t total = 0;
   bool got = true;
   want_usual(s);
+  size_t total = mr_params_bytes(s), room;
+  if (!mr_machine_has(total, &room))
+    return mr_no_memory(
+        diag,
+        "%zu bytes of parameters and moments: this process may still take %zu; want "
+        "a smaller model",
+        total, room);
   for (int i = 0; i < s->n_sets; i++) {
     mr_param_set_t *set = &s->set[i];
-    size_t bytes = (arena_bytes(s, set) + 63) / 64 * 64 + 64;
+    size_t bytes = set_bytes(s, set);
     set->data = mr_pages_alloc(bytes);
     got &= set->data != NULL;
     if (set->data) memset(set->data, 0, bytes);
-    total += arena_bytes(s, set);
   }
-  if (got) return MR_OK;
-  return mr_no_memory(diag, "%zu bytes of parameters and moments", total);
+  return got ? MR_OK : mr_no_memory(diag, "%zu bytes of parameters and moments", total);
 }
 
 void mr_params_fini(mr_params_t *s) {

@@ -104,8 +104,11 @@ mr_err_t mr__params_pieces(mr_params_t *s, mr_set_kind_t kind, int number, const
                            mr_diag_t *diag);
 /* Takes arenas of zeros for all tensors: values, in f32 unless mr_params_want requested another
    dtype; the slots of mr_params_want_slots, or without it MR_PARAM_SLOTS of f32; and an average if
-   it was requested.  MR_OK; MR_ERR_NOMEM names the bytes. */
+   it was requested.  MR_OK; MR_ERR_NOMEM names the bytes, also where they are more than this
+   process may still take. */
 mr_err_t mr_params_alloc(mr_params_t *s, mr_diag_t *diag);
+/* Returns the bytes of the sets that were requested, as mr_params_alloc takes them. */
+size_t mr_params_bytes(const mr_params_t *s);
 /* Frees lists and arenas, and zeroes *s. */
 void mr_params_fini(mr_params_t *s);
 

@@ -129,3 +129,5 @@ void mr_eval_step_destroy(mr_eval_step_t *e) {
   mr__step_fini(&e->s);
   free(e);
 }
+
+const mr_exec_t *mr_eval_step_exec(const mr_eval_step_t *e) { return e->s.exec; }

@@ -140,6 +140,8 @@ void mr_predict_step_destroy(mr_predict_step_t *s) {
   free(s);
 }
 
+const mr_exec_t *mr_predict_step_exec(const mr_predict_step_t *s) { return s->s.exec; }
+
 mr_err_t mr_predict_step_run(mr_predict_step_t *p, const mr_params_t *params,
                              const void *const *field, mr_diag_t *diag) {
   mr__step_t *s = &p->s;

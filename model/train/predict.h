@@ -21,6 +21,8 @@ typedef struct mr_predict_step mr_predict_step_t;
 mr_err_t mr_predict_step_create(const mr_loss_t *l, const mr_compute_t *c, int64_t batch,
                                 mr_predicts_t what, mr_predict_step_t **out, mr_diag_t *diag);
 void mr_predict_step_destroy(mr_predict_step_t *s); /* NULL is fine */
+/* Returns its compiled function, which lives as long as it.  Cannot fail. */
+const mr_exec_t *mr_predict_step_exec(const mr_predict_step_t *s);
 
 /* What a prediction takes and gives. */
 typedef struct mr_predict_form {

@@ -332,6 +332,8 @@ mr_err_t mr_eval_step_run(mr_eval_step_t *s, const mr_params_t *params, const vo
 /* Returns as mr_train_step_read does. */
 mr_err_t mr_eval_step_read(mr_eval_step_t *s, bool wait, mr_eval_rows_t *out, mr_diag_t *diag);
 void mr_eval_step_destroy(mr_eval_step_t *s); /* NULL is fine */
+/* Returns its compiled function, which lives as long as it.  Cannot fail. */
+const mr_exec_t *mr_eval_step_exec(const mr_eval_step_t *s);
 
 MR_END_DECLS
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/machine.h"
 #include "base/text.h"
 #include "base/xio.h"
 #include "model/exec/device.h"
@@ -263,6 +264,28 @@ static void drop_listed(eval_step_t *v) {
   v->wrong = NULL;
 }
 
+/* What keeps the model from being recalled is said by open. */
+static mr_err_t eval_step_memory(mr_stage_t *s, bool models, mr_takes_t *out) {
+  eval_step_t *v = s->state;
+  mr_compute_t compute = {.threads = (int)v->team.threads, .pin = v->team.pin};
+  mr_eval_step_t *step = NULL;
+  mr_diag_t why = {0}, *diag = s->diag;
+  if (v->on) return MR_OK; /* open already */
+  mr_train_amp_set(&v->amp, &compute);
+  compute.precision = (mr_precision_t)v->precision;
+  s->diag = &why;
+  mr_err_t e = recall_checkpoint(s);
+  s->diag = diag;
+  if (e >= 0) e = mr_recall_takes(v->checkpoint, &v->model, v->ema, &compute, out, &why);
+  size_t was, now = mr_process_memory(&was);
+  if (e >= 0 && models && mr_device_on_host(v->device))
+    e = mr_eval_step_create(&v->model.plan.loss, &compute, s->in_spec[0].batch, NULL, &step, &why);
+  if (step) out->bytes += mr_recall_runs(mr_eval_step_exec(step), now, was);
+  mr_eval_step_destroy(step);
+  mr_recalled_fini(&v->recalled);
+  return MR_OK;
+}
+
 static mr_err_t eval_step_open(mr_stage_t *s) {
   eval_step_t *v = s->state;
   mr_diag_t why = {0};
@@ -345,6 +368,7 @@ const mr_stage_def_t mr_stage_eval_step = {
     .opts = eval_step_opts,
     .state_sz = sizeof(eval_step_t),
     .plan = eval_step_plan,
+    .memory = eval_step_memory,
     .forget = eval_step_forget,
     .open = eval_step_open,
     .close = eval_step_close,

@@ -231,14 +231,13 @@ static mr_err_t count_own_rank(const mr_loss_t *l, const mr_train_config_t *t, s
   return e;
 }
 
-/* Ranks of a mesh work on parts of the stage's parameters, which are a copy of their own. */
+/* The stage's parameters, which are whole: what ranks of a mesh work on are parts beside them. */
 static mr_err_t count_whole(const mr_loss_t *l, const mr_train_config_t *t, size_t *bytes,
                             mr_diag_t *diag) {
   mr_params_t list = {0};
   mr_err_t e = mr_loss_params_list(l, &list, diag);
   if (e >= 0) mr_train_want_sets(&t->compute, &t->optim, &list);
-  for (int k = 0; e >= 0 && k < list.n_sets; k++)
-    *bytes += list.arena_size * mr_dtype_size(list.set[k].dtype);
+  if (e >= 0) *bytes += mr_params_bytes(&list);
   mr_params_fini(&list);
   return e;
 }
@@ -258,11 +257,17 @@ static mr_err_t count_watched(const mr_loss_t *l, const mr_train_config_t *t, si
    shares or stages. */
 mr_err_t mr__train_stage_memory(mr_stage_t *s, bool models, mr_takes_t *out) {
   train_t *v = s->state;
-  if (!models || v->on || v->used.batch) return MR_OK; /* a device's; open already */
+  if (v->on || v->used.batch) return MR_OK; /* a device's; open already */
   mr_train_config_t t = mr__train_config(v, s->in_spec[IN_TRAIN].batch);
   const mr_process_ranks_t *of = mr_process_ranks();
   const mr_loss_t *l = &v->model.plan.loss;
   mr_diag_t why = {0};
+  out->advice = models ? "want a smaller batch, accumulate= or fit=SIZE, which recomputes"
+                       : "want a smaller model";
+  if (!models) { /* ranks may have shares or parts, of which only a plan knows */
+    if (of || v->ranks > 1) return MR_OK;
+    return mr_stage_relay(s, count_whole(l, &t, &out->bytes, &why), &why);
+  }
   mr_err_t e = open_fit(v, &t, &why);
   mr__train_set_mesh(v, &t);
   if (of) t.ranks = of->size;
@@ -276,7 +281,6 @@ mr_err_t mr__train_stage_memory(mr_stage_t *s, bool models, mr_takes_t *out) {
   out->bytes += first + compiling * (size_t)(ranks - 1);
   if (e >= 0 && mr__train_watched(s, 1)) e = count_watched(l, &t, &out->bytes, &why);
   if (e >= 0 && t.mesh && t.ranks > 1) e = count_whole(l, &t, &out->bytes, &why);
-  out->advice = "want a smaller batch, accumulate= or fit=SIZE, which recomputes";
   return mr_stage_relay(s, e, &why);
 }
 

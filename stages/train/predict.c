@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/machine.h"
 #include "model/exec/device.h"
 #include "model/train/predict.h"
 #include "pipeline/opt.h"
@@ -246,6 +247,24 @@ static mr_err_t predict_load(mr_stage_t *s, mr_diag_t *diag) {
                                 diag);
 }
 
+static mr_err_t predict_memory(mr_stage_t *s, bool models, mr_takes_t *out) {
+  predict_t *v = s->state;
+  mr_compute_t compute = {.threads = (int)v->team.threads, .pin = v->team.pin};
+  mr_predict_step_t *step = NULL;
+  mr_diag_t why = {0};
+  if (v->on) return MR_OK; /* open already */
+  mr_train_amp_set(&v->amp, &compute);
+  compute.precision = (mr_precision_t)v->precision;
+  mr_err_t e = mr_recall_takes(v->checkpoint, &v->model, v->ema, &compute, out, &why);
+  size_t was, now = mr_process_memory(&was);
+  if (e >= 0 && models && mr_device_on_host(v->device))
+    e = mr_predict_step_create(&v->model.plan.loss, &compute, s->in_spec[0].batch,
+                               choose_predicts(v), &step, &why);
+  if (step) out->bytes += mr_recall_runs(mr_predict_step_exec(step), now, was);
+  mr_predict_step_destroy(step);
+  return mr_stage_relay(s, e, &why);
+}
+
 static mr_err_t predict_open(mr_stage_t *s) {
   predict_t *v = s->state;
   mr_diag_t why = {0};
@@ -388,6 +407,7 @@ const mr_stage_def_t mr_stage_predict = {
     .opts = predict_opts,
     .state_sz = sizeof(predict_t),
     .plan = predict_plan,
+    .memory = predict_memory,
     .forget = predict_forget,
     .open = predict_open,
     .close = predict_close,

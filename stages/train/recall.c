@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/machine.h"
+#include "base/safetensors.h"
 #include "pipeline/opt.h"
 #include "stages/train/amp.h"
 
@@ -88,4 +90,25 @@ mr_err_t mr_recall_params(const char *path, const mr_model_t *model, bool averag
   MR_TRY(mr_recall_list(path, model, average, c, params, diag));
   MR_TRY(mr_params_alloc(params, diag));
   return mr_train_state_load(path, text, params, at, diag);
+}
+
+mr_err_t mr_recall_takes(const char *path, const mr_model_t *model, bool average, mr_compute_t *c,
+                         mr_takes_t *out, mr_diag_t *diag) {
+  mr_params_t list = {0};
+  mr_safetensors_t *f;
+  MR_TRY(mr_safetensors_open(path, &f, diag));
+  mr_err_t e = mr_recall_list(path, model, average, c, &list, diag);
+  if (e >= 0) out->bytes += mr_params_bytes(&list);
+  for (int i = 0; i < mr_safetensors_count(f); i++)
+    out->bytes += mr_safetensors_bytes(mr_safetensors_at(f, i));
+  mr_safetensors_close(f);
+  out->advice = "want a smaller batch, or the checkpoint of a smaller model";
+  mr_params_fini(&list);
+  return e;
+}
+
+size_t mr_recall_runs(const mr_exec_t *x, size_t now, size_t was) {
+  size_t peak, then = mr_process_memory(&peak), took = then > now ? then - now : 0;
+  if (peak > was && peak - now > took) took = peak - now;
+  return took + mr_exec_peak_bytes(x) + mr_exec_borrowed_bytes(x);
 }

@@ -2,7 +2,9 @@
 #ifndef MR_STAGES_TRAIN_RECALL_H
 #define MR_STAGES_TRAIN_RECALL_H
 
+#include "model/exec/exec.h"
 #include "model/zoo/zoo.h"
+#include "pipeline/stage.h"
 #include "stages/train/state.h"
 
 typedef struct mr_recalled {
@@ -29,5 +31,16 @@ mr_err_t mr_recall_list(const char *path, const mr_model_t *model, bool average,
    case. */
 mr_err_t mr_recall_params(const char *path, const mr_model_t *model, bool average, mr_compute_t *c,
                           mr_params_t *params, mr_train_progress_t *at, mr_diag_t *diag);
+
+/* Adds to out the arenas that mr_recall_params takes, the file, which is in memory while they are
+   filled, and advice.  Sets how c keeps and reads them.
+   Fails as mr_recall_list. */
+mr_err_t mr_recall_takes(const char *path, const mr_model_t *model, bool average, mr_compute_t *c,
+                         mr_takes_t *out, mr_diag_t *diag);
+
+/* What compiling and running a function adds to that: the most that the process has grown by since
+   it had `now` bytes and a peak of `was` (mr_process_memory), the function's arena, and what its
+   products borrow. */
+size_t mr_recall_runs(const mr_exec_t *x, size_t now, size_t was);
 
 #endif

@@ -225,6 +225,65 @@ static void a_graph_that_needs_more_than_its_control_group_has_is_refused(void *
   assert_int_equal(rmdir(dir), 0);
 }
 
+/* ---- a checkpoint that is larger than the group ---- */
+
+enum { FILE_MB = 126, PARAMETERS_MB = 42 };
+
+/* Trains a step of a model whose checkpoint has its parameters and two slots for each. */
+static void train_large(const char *dir, char run[64]) {
+  char graph[64];
+  snprintf(graph, sizeof graph, "%s/graph.mr", dir), snprintf(run, 64, "%s/run", dir);
+  FILE *f = fopen(graph, "w");
+  assert_non_null(f);
+  fprintf(f,
+          "synthetic n=8 ! normalize ! batch 4 name=batches ! train-step model=mlp hidden=2048 "
+          "layers=2 steps=1 name=train\ntrain.metrics ! null\n"
+          "train.state ! checkpoint dir=%s/checkpoints\n",
+          run);
+  assert_int_equal(fclose(f), 0);
+  program_run(&p, (const char *const[]){"train", "--graph", graph, "--run-dir", run, NULL});
+  if (p.status) fail_msg("%d %s", p.status, p.err);
+}
+
+/* What `graph --memory` says of the graph with these words, in MB. */
+static double said_mb(const char *checkpoint, const char *stage) {
+  char graph[512];
+  snprintf(graph, sizeof graph, "synthetic n=8 ! normalize ! batch 4 ! %s checkpoint=%s ! null",
+           stage, checkpoint);
+  return said_bytes(graph) / 1e6;
+}
+
+static void a_checkpoint_that_is_larger_than_the_memory_is_refused(void **state) {
+  char dir[] = "/tmp/mr_graph_memory_XXXXXX", run[64], file[96], line[1024], group[512];
+  assert_non_null(mkdtemp(dir));
+  train_large(dir, run);
+  snprintf(file, sizeof file, "%s/checkpoints/latest", run);
+  for (int k = 0; k < 2; k++) {
+    double mb = said_mb(file, k ? "predict" : "eval-step");
+    if (mb < FILE_MB + PARAMETERS_MB || mb > 1.6 * (FILE_MB + PARAMETERS_MB))
+      fail_msg("%s: %.1f MB", k ? "predict" : "eval-step", mb);
+  }
+  if (group_make(group)) {
+    static const char *const words[] = {"eval %s", "predict %s --out %s/rows.jsonl x",
+                                        "inspect %s/checkpoints/latest"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+      char command[256];
+      snprintf(command, sizeof command, words[i], run, run);
+      snprintf(line, sizeof line, "echo $$ > %s/cgroup.procs && exec %s %s 2>&1", group, MR_PROGRAM,
+               command);
+      FILE *out = popen(line, "r");
+      assert_non_null(out);
+      size_t n = fread(line, 1, sizeof line - 1, out);
+      line[n] = 0;
+      int status = pclose(out);
+      if (!WIFEXITED(status) || !WEXITSTATUS(status) || !strstr(line, "are read as a whole"))
+        fail_msg("%s: %d %s", command, status, line);
+    }
+    assert_int_equal(rmdir(group), 0);
+  }
+  assert_int_equal(program_forget(dir), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_memory_that_a_graph_announces_is_near_the_memory_that_it_takes),
@@ -232,6 +291,7 @@ int main(void) {
       cmocka_unit_test(a_server_of_such_a_graph_refuses_it),
       cmocka_unit_test(training_on_such_a_graph_is_refused),
       cmocka_unit_test(a_graph_that_needs_more_than_its_control_group_has_is_refused),
+      cmocka_unit_test(a_checkpoint_that_is_larger_than_the_memory_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,6 +24,13 @@ static void nothing_is_left_that_the_machine_does_not_have(void **state) {
   assert_true(mr_machine_memory_left() <= mr_machine_memory());
 }
 
+static void few_bytes_are_there_and_more_than_the_machine_has_are_not(void **state) {
+  size_t left;
+  assert_true(mr_machine_has(1 << 20, &left));
+  assert_false(mr_machine_has(SIZE_MAX / 2, &left));
+  assert_true(left > 0 && left <= mr_machine_memory());
+}
+
 /* ---- a hierarchy of control groups in a folder ---- */
 
 static void put(const char *root, const char *file, const char *text) {
@@ -104,6 +111,7 @@ int main(void) {
       cmocka_unit_test(groups_of_version_1_count_alike),
       cmocka_unit_test(there_is_some_memory_and_no_more_than_the_machine_has),
       cmocka_unit_test(nothing_is_left_that_the_machine_does_not_have),
+      cmocka_unit_test(few_bytes_are_there_and_more_than_the_machine_has_are_not),
       cmocka_unit_test(a_limit_of_a_group_above_counts),
       cmocka_unit_test(cache_that_can_be_dropped_is_free),
       cmocka_unit_test(groups_without_limits_set_none),
