@@ -15,6 +15,7 @@ enum {
   PER_PUMP = 256,           /* messages read before other work gets its turn */
   STREAM = 2,               /* pumps in a row that found a message */
   SHORT_MESSAGE = 64 << 10, /* longest frame that a sending end accepts */
+  SHORT_QUEUE = 16,         /* messages beside buffers that a peer may leave unread */
 };
 
 int64_t mr__link_now_ms(void) { return mr_now_ns() / 1000000; }
@@ -49,6 +50,7 @@ static mr_link_t *open_any(const mr_link_cfg_t *cfg, bool out, int64_t buffer, m
   l->cfg = *cfg, l->out = out, l->total = l->wanted = -1, l->asked_state = MR_AGAIN;
   if (!l->cfg.window) l->cfg.window = MR__LINK_WINDOW;
   if (!l->cfg.linger_ms) l->cfg.linger_ms = MR__LINK_LINGER_MS;
+  l->k.most = 2 * l->cfg.window + SHORT_QUEUE;
   l->said_ms = l->heard_ms = mr__link_now_ms();
   l->tried_ms = l->said_ms - MR__LINK_KNOCK_MS;
   bool good = copy_texts(&l->cfg);

@@ -33,7 +33,8 @@ enum {
 typedef struct mr__socket {
   void *context, *socket;
   bool router;
-  int most;          /* set before open: most messages queued for one peer; 0: credit bounds them */
+  int most;          /* set before open: most messages queued for one peer; further ones are not
+                        sent; 0: as many as the longest windows have */
   int peers;         /* set before open, binding end: most connections; 0: MR__LINK_PEERS */
   int64_t unread;    /* set before open: unread bytes that the served peer may have here; 0: as a
                         stranger */

@@ -215,6 +215,46 @@ static void a_peer_that_asks_for_a_point_that_cannot_be_is_refused(void **state)
   close_both(&t);
 }
 
+/* It asks again and again and reads none of the answers: what waits for it is bounded, and is there
+   when it reads. */
+static void a_peer_that_never_reads_has_few_answers_waiting(void **state) {
+  enum { ASKED = 12000, SOCKETS = 2000 /* that two sockets of the kernel may hold */ };
+  both_t t = {.spec = ends_spec(ENDS_WIDTH)};
+  mr_diag_t diag = {0};
+  char at[4096];
+  int one = 1, heard = 0;
+  snprintf(t.address, sizeof t.address, "ipc://@mr-peers-%d", (int)getpid());
+  mr_link_cfg_t cfg = {.name = "edge", .address = t.address, .bind = true, .copy = true};
+  if (!(t.out = mr_link_open_out(&cfg, &t.spec, 0, &diag))) fail_msg("%s", diag.text);
+  void *context = zmq_ctx_new(), *s = zmq_socket(context, ZMQ_DEALER);
+  zmq_setsockopt(s, ZMQ_RCVHWM, &one, sizeof one);
+  zmq_setsockopt(s, ZMQ_LINGER, &(int){0}, sizeof(int));
+  assert_int_equal(zmq_connect(s, t.address), 0);
+  char hello[sizeof(mr__link_head_t) + sizeof(mr__link_hello_t)];
+  mr__link_hello_t body = {.limit = 8};
+  strcpy(body.name, "edge");
+  put_head(hello, MR__LINK_HELLO, 77, 0, sizeof body, 0);
+  memcpy(hello + sizeof(mr__link_head_t), &body, sizeof body);
+  for (int asked = 0; asked < ASKED;) {
+    bool said = zmq_send(s, hello, sizeof hello, ZMQ_DONTWAIT) >= 0;
+    asked += said;
+    if (said && asked % 8) continue;
+    if (mr_link_pump(t.out, &diag) < 0) fail_msg("%s", diag.text);
+    if (!said) mr_link_wait(t.out, 1);
+  }
+  for (int silent = 0; !heard || silent < 20;) {
+    int n = zmq_recv(s, at, sizeof at, ZMQ_DONTWAIT);
+    heard += n >= 0;
+    silent = n >= 0 ? 0 : silent + 1;
+    if (mr_link_pump(t.out, &diag) < 0) fail_msg("%s", diag.text);
+    if (n < 0) mr_link_wait(t.out, 10);
+  }
+  zmq_close(s);
+  zmq_ctx_term(context);
+  mr_link_close(t.out);
+  if (heard < 1 || heard > SOCKETS) fail_msg("%d of %d answers", heard, ASKED);
+}
+
 static void numbers_that_would_overflow_are_not_believed(void **state) {
   static const struct {
     int64_t number, position, limit, word;
@@ -652,6 +692,7 @@ int main(void) {
       cmocka_unit_test(malformed_messages_are_counted_and_the_stream_resumes),
       cmocka_unit_test(a_stranger_that_fills_the_queue_and_goes_does_not_end_the_process),
       cmocka_unit_test(a_peer_that_asks_for_a_point_that_cannot_be_is_refused),
+      cmocka_unit_test(a_peer_that_never_reads_has_few_answers_waiting),
       cmocka_unit_test(numbers_that_would_overflow_are_not_believed),
       cmocka_unit_test(a_sender_that_lies_is_refused_and_an_honest_one_is_served),
       cmocka_unit_test(a_server_that_lies_is_reported_in_a_sentence),
