@@ -16,9 +16,9 @@ size_t mr_machine_memory(void);
    unknown. */
 size_t mr_machine_memory_left(void);
 
-/* Whether this process may still take so many bytes, before it fills them: the system would promise
-   what it does not have, and kill the process later.  false: *left is what it may take.  True
-   without asking for less than 64 MiB, and where the system does not say. */
+/* Whether this process may still take this many bytes, before it fills them: the system would
+   promise what it does not have, and kill the process later.  false: *left is what it may take.
+   True without asking for less than 64 MiB, and where the system does not say. */
 bool mr_machine_has(size_t bytes, size_t *left);
 
 /* Returns the bytes of memory that the process has now, and sets *peak to the most that it has had;

@@ -488,11 +488,10 @@ static mr_err_t check_room(size_t size, const char *path, mr_diag_t *diag) {
   char file[24], have[24];
   size_t room;
   if (mr_machine_has(size, &room)) return MR_OK;
-  return mr_fail(
-      diag, MR_ERR_NOMEM,
-      "out of memory for %s: its %s are read as a whole, and this process may still take "
-      "%s: want more memory, or the checkpoint of a smaller model",
-      path, mr_bytes_text(size, file), mr_bytes_text(room, have));
+  return mr_no_memory(diag,
+                      "%s: its %s are read as a whole, and this process may still take %s: want "
+                      "more memory, or the checkpoint of a smaller model",
+                      path, mr_bytes_text(size, file), mr_bytes_text(room, have));
 }
 
 /* Gives f memory for the bytes of an open file.  *fd is -1 if they are there: it was sealed. */
