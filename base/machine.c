@@ -39,9 +39,14 @@ static size_t machine_of_group(const char *root, const char *group, int left) {
   if (!limit || limit > SIZE_MAX / 4) return SIZE_MAX;
   if (!left) return limit;
   size_t used = machine_number(root, group, first ? "memory.usage_in_bytes" : "memory.current", "");
-  size_t cache =
-      machine_number(root, group, "memory.stat", first ? "total_inactive_file " : "inactive_file ");
-  used -= cache < used ? cache : used;
+  /* Pages of files are given back when memory is short, also those that were read more than once.
+   */
+  static const char *const pages[][2] = {{"inactive_file ", "active_file "},
+                                         {"total_inactive_file ", "total_active_file "}};
+  for (int i = 0; i < 2; i++) {
+    size_t cache = machine_number(root, group, "memory.stat", pages[first][i]);
+    used -= cache < used ? cache : used;
+  }
   return used < limit ? limit - used : 1;
 }
 

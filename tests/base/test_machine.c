@@ -74,7 +74,7 @@ static void cache_that_can_be_dropped_is_free(void **state) {
   char root[] = "/tmp/millrace-groups-XXXXXX";
   make_groups(root);
   put(root, "job/memory.max", "8000\n"), put(root, "job/memory.current", "7900\n");
-  put(root, "job/memory.stat", "anon 900\nfile 7000\ninactive_file 6000\n");
+  put(root, "job/memory.stat", "anon 900\nfile 7000\ninactive_file 5000\nactive_file 1000\n");
   assert_int_equal(mr__machine_groups(root, "/job", 1), 6100);
   put(root, "job/memory.stat", "inactive_file 0\n");
   put(root, "job/memory.current", "9000\n"); /* a limit that was lowered: nothing is left */
@@ -87,7 +87,8 @@ static void groups_of_version_1_count_alike(void **state) {
   make_groups(root);
   put(root, "job/memory.limit_in_bytes", "8000\n"),
       put(root, "job/memory.usage_in_bytes", "7900\n");
-  put(root, "job/memory.stat", "inactive_file 10\ntotal_inactive_file 6000\n");
+  put(root, "job/memory.stat",
+      "inactive_file 10\nactive_file 7\ntotal_inactive_file 5000\ntotal_active_file 1000\n");
   put(root, "job/step/memory.limit_in_bytes", "9223372036854771712\n"); /* none */
   assert_int_equal(mr__machine_groups(root, "/job/step", 0), 8000);
   assert_int_equal(mr__machine_groups(root, "/job/step", 1), 6100);
