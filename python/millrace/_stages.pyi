@@ -2959,7 +2959,7 @@ def train_step(
     zero: What ranks behind shard-to-device keep a share of, with the same results.  0: nothing, each updates all
     parameters; 1: the optimizer's slots and the average, each rank updates its share and receives the others'
     parameters; 2: gradients too, which leave for their share's rank during the backward pass; 3: the parameters
-    too, which come before each pass that reads them.
+    too, which come before each pass that reads them, or once a step to the stage of a pipeline.
 
     pipeline: Cuts the model into this many stages, each computed by a rank of its own, through which the
     microbatches of a batch pass; the results are those of ordered=. 0: as many as stages= has, or none.
@@ -3283,7 +3283,7 @@ def vit_step(
     zero: What ranks behind shard-to-device keep a share of, with the same results.  0: nothing, each updates all
     parameters; 1: the optimizer's slots and the average, each rank updates its share and receives the others'
     parameters; 2: gradients too, which leave for their share's rank during the backward pass; 3: the parameters
-    too, which come before each pass that reads them.
+    too, which come before each pass that reads them, or once a step to the stage of a pipeline.
 
     pipeline: Cuts the model into this many stages, each computed by a rank of its own, through which the
     microbatches of a batch pass; the results are those of ordered=. 0: as many as stages= has, or none.

@@ -168,7 +168,7 @@ const mr_opt_t mr__train_stage_opts[] = {
          "each updates all parameters; 1: the optimizer's slots and the average, each rank "
          "updates its share and receives the others' parameters; 2: gradients too, which leave "
          "for their share's rank during the backward pass; 3: the parameters too, which come "
-         "before each pass that reads them."},
+         "before each pass that reads them, or once a step to the stage of a pipeline."},
     {.name = "pipeline",
      .hint = "pipelineparallel pipelineparallelsize pipelinemodelparallelsize pp ppsize "
              "pipelinestages",

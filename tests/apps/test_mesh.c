@@ -284,7 +284,7 @@ static void a_mesh_that_does_not_fit_is_refused(void **state) {
       {"data=2", "train.pin=true", "want pin=false"},
       {"data=2", "train.accumulate=2", "splits the batch too"},
       {"data=2", "train.zero=4", "zero"},
-      {"data=2", "train.device=opencl", "want device=cpu"},
+      {"data=2,model=2", "train.device=opencl", "a mesh that cuts parameters is for device=cpu"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     char run[128];
