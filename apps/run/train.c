@@ -22,6 +22,7 @@
 #include "apps/run/train_job.h"
 #include "apps/run/versions.h"
 #include "model/exec/process_ranks.h"
+#include "model/mesh/mesh.h"
 #include "stages/train/train_stage.h"
 
 static const mr_flag_t train_flags[] = {
@@ -307,15 +308,35 @@ static mr_err_t train_settings(const mr_args_t *a, const given_t *in, mr_run_dir
   return MR_OK;
 }
 
-/* The processes of a job are the ranks of a mesh, also if those of the run so far were others. */
+/* Copies the mesh that the graph's own text says; "": none. */
+static mr_err_t mesh_of_text(const mr_run_dir_t *r, char mesh[MR_MESH_TEXT], mr_diag_t *diag) {
+  mr_graph_t *g = mr_graph_create(mr_all_stages());
+  *mesh = 0;
+  if (!g) return mr_no_memory(diag, "the graph");
+  mr_err_t e = mr_run_dir_parse(r, g, NULL, 0, diag);
+  for (int i = 0, n = e < 0 ? 0 : mr_graph_n_stages(g); i < n; i++) {
+    const char *text = mr_graph_setting(g, mr_graph_stage_at(g, i)->name, "mesh");
+    if (text) snprintf(mesh, MR_MESH_TEXT, "%s", text);
+  }
+  mr_graph_destroy(g);
+  return e;
+}
+
+/* The processes of a job are the ranks of a mesh, also if those of the run so far were others.  One
+   of several axes in the graph's own text stays: if it does not fit, the stage that has it says so.
+ */
 static mr_err_t train_set_mesh(const mr_args_t *a, mr_run_dir_t *r, int processes,
                                mr_diag_t *diag) {
-  char text[32];
+  char text[64], own[MR_MESH_TEXT] = "";
+  mr_mesh_t mesh = {.n = 1, .name = {"data"}};
   bool given = mr_args_text(a, "--mesh") != NULL;
   for (int i = 0; i < a->n_words; i++) given |= strstr(a->word[i], "mesh=") != NULL;
   if (processes <= 1 || given) return MR_OK;
-  snprintf(text, sizeof text, "mesh=data=%d", processes);
   const char *was = mr_run_dir_get(r, "mesh");
+  if (!was) MR_TRY(mesh_of_text(r, own, diag));
+  if (*own && mr_mesh_parse(own, 0, &mesh, diag) < 0) return diag->code;
+  if (*own && (mesh.n > 1 || mr_mesh_ranks(&mesh) == processes)) return MR_OK;
+  snprintf(text, sizeof text, "mesh=%s=%d", mesh.name[0], processes);
   if (was && !strcmp(was, text + 5)) return MR_OK;
   return mr_run_dir_set(r, text, diag);
 }

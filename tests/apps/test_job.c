@@ -660,6 +660,36 @@ static void a_part_of_a_stage_that_is_killed_is_named_and_its_run_resumes_elsewh
   if (p.status) fail_msg("%s%s", p.out, p.err);
 }
 
+/* It stays that of the run, and one that does not fit is refused, not replaced. */
+static void a_mesh_of_the_graph_s_own_text_is_that_of_the_job(void **state) {
+  static const char text[] =
+      "let run = unset\n"
+      "synthetic n=40 ! shuffle seed=1 epochs=1 ! normalize preset=cifar10\n"
+      "  ! batch 16 drop-remainder ! shard-to-device mesh=\"data=2,model=2\"\n"
+      "  ! train-step name=train model=mlp hidden=8 ordered=0 threads=1\n"
+      "train.metrics ! progress\n"
+      "train.state ! checkpoint dir=$run/checkpoints keep=0\n";
+  char own[96], run[2][128], path[192];
+  void *settings;
+  size_t n;
+  snprintf(own, sizeof own, "%s/own-mesh.mr", dir);
+  snprintf(run[0], sizeof run[0], "%s/own-mesh", dir);
+  snprintf(run[1], sizeof run[1], "%s/own-mesh-of-3", dir);
+  assert_int_equal(mr_write_file(own, text, strlen(text), NULL), MR_OK);
+  START(4, NULL, "train", "--graph", own, "--run-dir", run[0]);
+  end_job();
+  assert_all_end_well();
+  snprintf(path, sizeof path, "%s/settings.txt", run[0]);
+  if (mr_read_file(path, 1 << 16, &settings, &n, NULL) == MR_OK) {
+    if (memmem(settings, n, "mesh=", 5)) fail_msg("%.*s", (int)n, (char *)settings);
+    free(settings);
+  }
+  START(3, NULL, "train", "--graph", own, "--run-dir", run[1]);
+  end_job();
+  if (!job.status[0] || !strstr(job.complained[0], "4 ranks, and this job has 3 processes"))
+    fail_msg("status %d: %s", job.status[0], job.complained[0]);
+}
+
 static void stages_that_do_not_divide_the_processes_are_refused(void **state) {
   char path[128], run[128];
   snprintf(path, sizeof path, "%s/staged.mr", dir), snprintf(run, sizeof run, "%s/odd", dir);
@@ -895,6 +925,7 @@ int main(void) {
       cmocka_unit_test(a_stage_that_is_killed_is_named_and_its_run_resumes_on_fewer),
       cmocka_unit_test(processes_with_parts_of_stages_reach_the_bits_of_threads),
       cmocka_unit_test(a_part_of_a_stage_that_is_killed_is_named_and_its_run_resumes_elsewhere),
+      cmocka_unit_test(a_mesh_of_the_graph_s_own_text_is_that_of_the_job),
       cmocka_unit_test(stages_that_do_not_divide_the_processes_are_refused),
       cmocka_unit_test(every_kind_of_stream_gives_a_job_the_batches_of_one_process),
       cmocka_unit_test(ranks_read_whole_batches_where_slices_would_be_others),
