@@ -466,11 +466,11 @@ static void nccl_destroy(mr_collect_t *c) {
   pthread_cond_broadcast(&c->changed);
   pthread_mutex_unlock(&c->lock);
   if (c->watched) pthread_join(c->watch, NULL);
-  if (c->aborted) pthread_join(c->aborts, NULL);
   pthread_mutex_lock(&c->lock);
   if (c->comm && settle_call(c, "leaving", c->nccl->ncclCommFinalize(c->comm)))
     c->nccl->ncclCommDestroy(c->comm);
   pthread_mutex_unlock(&c->lock);
+  if (c->aborted) pthread_join(c->aborts, NULL); /* leaving may have failed too */
   c->carrier->destroy(c->carried);
   pthread_cond_destroy(&c->changed);
   pthread_mutex_destroy(&c->lock);

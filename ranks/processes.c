@@ -50,7 +50,7 @@ static struct {
   int rank, size, n_groups, waiting, byes;
   double limit_s;
   pthread_cond_t left; /* a rank has said bye, or something has failed */
-  bool stop, whole;    /* whole: nothing has failed */
+  bool stop, whole;    /* whole: nothing has failed but what was tried */
   mr__group_t *groups;
   epoch_t *epochs;
   double silent_s; /* 0: none */
@@ -104,6 +104,7 @@ static mr__group_t *add_group(const char *id, uint32_t epoch, int size) {
   strcpy(g->id, id);
   mr_cond_init(&g->changed);
   g->epoch = epoch, g->size = size, g->own = g->missing = g->waits_for = -1;
+  g->tried = !strncmp(id, MR_COLLECT_TRY, strlen(MR_COLLECT_TRY));
   for (int r = 0; r < size; r++) g->member[r].job_rank = -1;
   g->next = process.groups, process.groups = g;
   process.n_groups++;
@@ -156,8 +157,8 @@ static void send_others(const mr__group_t *g, bool members, mr__parcel_kind_t ki
 static void set_failed(mr__group_t *g, int missing, const char *text) {
   g->missing = missing;
   mr_fail(&g->why, MR_ERR_UNAVAILABLE, "%s", text);
-  process.whole = false;
-  if (process.lost.code >= 0) process.lost = g->why;
+  if (!g->tried) process.whole = false;
+  if (!g->tried && process.lost.code >= 0) process.lost = g->why;
   pthread_cond_broadcast(&g->changed);
   pthread_cond_broadcast(&process.left);
 }

@@ -33,6 +33,7 @@ struct mr__agree {
   mr_collect_t *collect;
   const mr_collect_ops_t *step_ops; /* of a step on a device, with of_step */
   mr_collect_t *of_step;            /* NULL: the step exchanges by collect */
+  bool ended;                       /* all ranks have given all steps of the run */
   bool slices;                      /* each rank has its own records alone */
   int rows;                         /* the most of a rank; 0: batches are whole */
   int n_labels, label[MR_FIELDS_MAX];
@@ -109,32 +110,34 @@ static mr_err_t gather_outcomes(mr__agree_t *a, mr_err_t e, bool *all, mr_diag_t
 
 /* A first call, in which a library finds out whether it can serve these devices: two ranks on one
    of them, say. */
-static mr_err_t try_table(const mr__agree_t *a, const mr_device_t *on, mr_diag_t *diag) {
-  size_t all = (size_t)a->ranks->size * sizeof(int32_t);
+static mr_err_t try_call(const mr_collect_ops_t *ops, mr_collect_t *c, int size,
+                         const mr_device_t *on, mr_diag_t *diag) {
+  size_t all = (size_t)size * sizeof(int32_t);
   void *in = mr_device_take(on, sizeof(int32_t)), *out = mr_device_take(on, all);
   int missing;
   mr_err_t e = in && out ? MR_OK : mr_no_memory(diag, "a first call of ranks on devices");
-  if (e >= 0) a->step_ops->all_gather(a->of_step, sizeof(int32_t), in, out);
+  if (e >= 0) ops->all_gather(c, sizeof(int32_t), in, out);
   if (e >= 0) e = mr_device_reached(on, NULL, true, diag);
-  if (e >= 0) e = a->step_ops->failed(a->of_step, &missing, diag);
+  if (e >= 0) e = ops->failed(c, &missing, diag);
+  if (e < 0) (*ops->abort)(c); /* the others may wait in it */
   mr_device_give(on, in, sizeof(int32_t)), mr_device_give(on, out, all);
   return e;
 }
 
-/* Joins by the library of the devices' maker.  *served: all ranks have, and their first call has
-   succeeded; else none is joined, and *why has this rank's reason, if it has one. */
-static mr_err_t join_by_library(mr__agree_t *a, const mr_device_t *on, bool *served, mr_diag_t *why,
-                                mr_diag_t *diag) {
+/* Whether a table serves all ranks, by a communicator of its own: *why has this rank's reason
+   against it, if it has one. */
+static mr_err_t try_table(mr__agree_t *a, const mr_collect_ops_t *ops, const mr_device_t *on,
+                          bool *serves, mr_diag_t *why, mr_diag_t *diag) {
   const mr_process_ranks_t *p = a->ranks;
-  mr_err_t own = a->step_ops->create(on, "step", p->rank, p->size, p->limit_s, &a->of_step, why);
-  mr_err_t e = gather_outcomes(a, own, served, diag);
-  if (e >= 0 && *served) {
-    own = try_table(a, on, why);
-    e = gather_outcomes(a, own, served, diag);
+  mr_collect_t *c = NULL;
+  mr_err_t own = ops->create(on, MR_COLLECT_TRY "step", p->rank, p->size, p->limit_s, &c, why);
+  mr_err_t e = gather_outcomes(a, own, serves, diag);
+  if (e >= 0 && *serves) {
+    own = try_call(ops, c, p->size, on, why);
+    e = gather_outcomes(a, own, serves, diag);
   }
-  if (e >= 0 && *served) return MR_OK;
-  if (a->of_step) a->step_ops->destroy(a->of_step);
-  return a->of_step = NULL, e;
+  if (c) ops->destroy(c);
+  return e;
 }
 
 /* The communicator of a device's steps.  Where the library of its maker does not serve all ranks,
@@ -142,17 +145,17 @@ static mr_err_t join_by_library(mr__agree_t *a, const mr_device_t *on, bool *ser
 static mr_err_t join_for_device(mr__agree_t *a, const mr_device_t *on, mr_diag_t *diag) {
   const mr_process_ranks_t *p = a->ranks;
   mr_diag_t why = {0};
-  bool served = false;
+  bool serves = true;
   if (on->backend->host) return MR_OK;
   a->step_ops = p->ops_of ? p->ops_of(on) : &mr_collect_by_host;
-  if (a->step_ops != &mr_collect_by_host) {
-    MR_TRY(join_by_library(a, on, &served, &why, diag));
-    if (served) return MR_OK;
+  if (a->step_ops != &mr_collect_by_host)
+    MR_TRY(try_table(a, a->step_ops, on, &serves, &why, diag));
+  if (!serves) {
     mr_notice("ranks on device %s exchange values through the host's memory: %s", on->name,
               *why.text ? why.text : "another rank says why");
+    a->step_ops = &mr_collect_by_host;
   }
-  a->step_ops = &mr_collect_by_host;
-  return a->step_ops->create(on, "step by host", p->rank, p->size, p->limit_s, &a->of_step, diag);
+  return a->step_ops->create(on, "step", p->rank, p->size, p->limit_s, &a->of_step, diag);
 }
 
 mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, int stages, const mr_device_t *on,
@@ -349,6 +352,14 @@ static mr_err_t agree_on_step(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_er
 static mr_err_t end_steps_after(mr__agree_t *a, mr_err_t e) {
   if (e < 0 && a->of_step) (*a->step_ops->abort)(a->of_step);
   return e;
+}
+
+void mr__agree_end(mr__agree_t *a) {
+  if (a) a->ended = true;
+}
+
+void mr__agree_leave_steps(mr__agree_t *a) {
+  if (a && !a->ended) end_steps_after(a, MR_ERR_CANCEL);
 }
 
 mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled, bool settled,

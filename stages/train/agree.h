@@ -49,6 +49,12 @@ int mr__agree_own(const mr__agree_t *a, const mr_buf_t *batch);
 mr_err_t mr__agree_files(mr_stage_t *s, mr__agree_t *a, mr_err_t e, const mr_diag_t *why,
                          const char *name, char *index);
 
+/* All ranks end the run behind the same step. */
+void mr__agree_end(mr__agree_t *a);
+/* Before the step is destroyed: steps on devices that the others will not come to fail at once,
+   unless all ranks have ended the run.  NULL is fine for both. */
+void mr__agree_leave_steps(mr__agree_t *a);
+
 /* Says what this rank does (mr_process_ranks_t.doing).  NULL is fine. */
 void mr__agree_doing(const mr__agree_t *a, const char *what, int64_t step, mr_pace_t pace);
 

@@ -515,6 +515,7 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
 
 void mr__train_stage_close(mr_stage_t *s) {
   train_t *v = s->state;
+  mr__agree_leave_steps(v->agree);
   mr_eval_step_destroy(v->eval);  /* uses the training step's memory */
   mr_train_step_destroy(v->step); /* waits for runs that still read their batches */
   mr__agree_close(v->agree);

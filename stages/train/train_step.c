@@ -202,6 +202,7 @@ static mr_err_t make_whole(mr_stage_t *s, bool evaluates) {
 /* Ends the run: test unless stopped, the last state, the final record. */
 static mr_err_t train_step_finish(mr_stage_t *s) {
   const train_t *v = s->state;
+  mr__agree_end(v->agree);
   MR_TRY(make_whole(s, true));
   bool stopped = train_step_stops(s) || v->bad.code < 0;
   if (!stopped) {

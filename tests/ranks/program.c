@@ -55,8 +55,24 @@ static int run_threads(const char *folder, int size) {
 
 /* ---- processes ---- */
 
+/* What is tried and fails is no failure of the job, which ends as any other. */
+static void try_and_fail(mr_job_t *job) {
+  const mr_collect_ops_t *ops = mr_job_collect(job);
+  mr_collect_t *c = NULL;
+  mr_diag_t diag = {0};
+  int missing, rank = mr_job_rank(job), all[MR_COLLECT_RANKS];
+  if (ops->create(mr_device_default(), MR_COLLECT_TRY "and fail", rank, mr_job_size(job), 600, &c,
+                  &diag) < 0)
+    exit(fail(diag.text));
+  ops->all_gather(c, sizeof rank, &rank, all);
+  if (rank == mr_job_size(job) - 1) (*ops->abort)(c);
+  while (ops->failed(c, &missing, &diag) >= 0) ops->all_gather(c, sizeof rank, &rank, all);
+  ops->destroy(c);
+}
+
 static void run_sequence(mr_job_t *job, mr_collect_t *c, FILE *f) {
   const mr_collect_ops_t *ops = mr_job_collect(job);
+  try_and_fail(job);
   uint64_t hash = sequence_run(ops, c, mr_job_rank(job), mr_job_size(job), SEED, TURNS);
   fprintf(f, "%016llx\n", (unsigned long long)hash);
 }
