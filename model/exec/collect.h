@@ -16,8 +16,8 @@ MR_BEGIN_DECLS
 typedef struct mr_collect mr_collect_t; /* one rank of a communicator; one thread at a time */
 
 enum { MR_COLLECT_RANKS = 1024, MR_COLLECT_ID = 64 };
-/* An id that begins so is of a communicator in which ranks find out whether a table serves them: its
-   failure is no failure of their job. */
+/* An id that begins so is of a communicator in which ranks find out whether a table serves them:
+   its failure is no failure of their job. */
 #define MR_COLLECT_TRY "try "
 
 /* What a reduction makes of the ranks' values.  A maximum and a minimum are NaN where one of the
