@@ -33,6 +33,13 @@
 #define PICKLE ARRAYS("a Python pickle")
 #define SERVED "if a server has answered so, ask it for the file again"
 
+/* UTF-8 is not decoded: bytes above 0x7F do for text. */
+static bool file_is_text(const unsigned char *p, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (p[i] == 0x7F || (p[i] < ' ' && p[i] != '\n' && p[i] != '\r' && p[i] != '\t')) return false;
+  return true;
+}
+
 /* ---- what follows a mark ---- */
 
 /* Ids of tokens may be the letters of a short mark by chance, so that what must follow it is looked
@@ -306,9 +313,29 @@ static bool follows_ico(const unsigned char *p, size_t n) {
          memchr(bits, p[12], sizeof bits) && !p[13] && p[18] >= 22 && !p[21];
 }
 
-/* The width, or a comment. */
+/* Where a number in [1,most] of a head of Netpbm ends, which blanks or comments precede; 0: there
+   is none, or it is not followed by a blank. */
+static size_t skip_netpbm_number(const unsigned char *p, size_t n, size_t at, long most) {
+  size_t blanks = at;
+  long v = 0;
+  while (at < n && (isspace(p[at]) || p[at] == '#')) {
+    bool comment = p[at] == '#';
+    while (comment && at < n && p[at] != '\n') at++;
+    at += at < n;
+  }
+  if (at == blanks) return 0;
+  while (at < n && isdigit(p[at]) && v <= most) v = 10 * v + p[at++] - '0';
+  return v >= 1 && v <= most && at < n && isspace(p[at]) ? at : 0;
+}
+
+/* The width, the height and, but for bits, the largest value, then one blank and bytes that are no
+   text: rows of numbers may begin as the head does.  Text has no byte 0xFF, as white pixels are. */
 static bool follows_netpbm(const unsigned char *p, size_t n) {
-  return n >= 4 && isspace(p[2]) && (isdigit(p[3]) || p[3] == '#');
+  enum { SIDE_MAX = 1000000000, VALUE_MAX = 65535 };
+  size_t at = skip_netpbm_number(p, n, 2, SIDE_MAX);
+  if (at) at = skip_netpbm_number(p, n, at, SIDE_MAX);
+  if (at && p[1] != '4') at = skip_netpbm_number(p, n, at, VALUE_MAX);
+  return at && (!file_is_text(p + at + 1, n - at - 1) || memchr(p + at + 1, 0xFF, n - at - 1));
 }
 
 /* A place of the first directory behind the head. */
@@ -469,13 +496,6 @@ const mr_file_kind_t *mr_file_kind(const void *bytes, size_t n) {
 
 const mr_file_kind_t *mr_file_kind_sure(const void *bytes, size_t n) {
   return find_kind(bytes, n, true);
-}
-
-/* UTF-8 is not decoded: bytes above 0x7F do for text. */
-static bool file_is_text(const unsigned char *p, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    if (p[i] == 0x7F || (p[i] < ' ' && p[i] != '\n' && p[i] != '\r' && p[i] != '\t')) return false;
-  return true;
 }
 
 /* The kind of a file that is refused anyway: text that begins with the letters of a short mark, as

@@ -156,7 +156,9 @@ static void every_mark_is_known_and_says_what_to_do(void **state) {
       {HEAD("GIF89a\x20\0\x20\0"), "a GIF picture", FOLDER},
       {HEAD("BM\x36\x0c\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x20"), "a BMP picture", FOLDER},
       {HEAD("\0\0\1\0\1\0\x20\x20\0\0\0\0\x20\0\1\2\3\0\x16\0\0\0"), "an icon", FOLDER},
-      {HEAD("P6\n32 32\n255\n"), "a picture of Netpbm", FOLDER},
+      {HEAD("P4 16 2\n\0\1\2\3"), "a picture of Netpbm", FOLDER},
+      {HEAD("P5\n# by hand\n2 # wide\n2\n65535\n\xff\xff\xff\xff"), "a picture of Netpbm", FOLDER},
+      {HEAD("P6\n32 32\n255\n\1\2\3"), "a picture of Netpbm", FOLDER},
       {HEAD("II*\0\x08\0\0\0"), "a TIFF picture", FOLDER},
       {HEAD("MM\0*\0\0\0\x08"), "a TIFF picture", FOLDER},
       {HEAD("\0\0\0\x1c"
@@ -263,6 +265,25 @@ static void text_and_numbers_are_of_no_kind(void **state) {
   assert_null(mr_file_kind(ids, sizeof ids));
   assert_null(mr_file_kind(numbers, sizeof numbers));
   assert_null(mr_file_kind("", 0));
+  /* columns called as the marks of Netpbm, and heads that lack a number or the pixels */
+  static const struct {
+    const char *bytes;
+    size_t n;
+  } row[] = {{HEAD("P5\n1\n2\n3\n")},
+             {HEAD("P5\n1\n2\n3\n4\n")},
+             {HEAD("P5 2019,price\n1,2\n")},
+             {HEAD("P6\t1")},
+             {HEAD("P6\t1\t2\t3\n4\t5\t6\t7\n")},
+             {HEAD("P4\n1\n2\nb\xc3\xa9")},
+             {HEAD("P5\n0 2\n255\n\1\2")},
+             {HEAD("P5\n1 2\n65536\n\1\2")},
+             {HEAD("P5\n1 2\n255\1\2")},
+             {HEAD("P52 2 255\n\1\2")},
+             {HEAD("P6\n# a comment without an end")}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    if (mr_file_kind(row[i].bytes, row[i].n)) fail_msg("row %zu is of a kind", i);
+    assert_null(mr_file_kind_sure(row[i].bytes, row[i].n));
+  }
 }
 
 int main(void) {
