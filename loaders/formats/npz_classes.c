@@ -135,7 +135,7 @@ static bool has_numbers(const mr_shards_t *s, const char *name, size_t n) {
   static const char *const whole[] = {"u8[]", "i32[]", "u32[]", "i64[]", "u64[]"};
   for (int c = 0; c < s->n_columns; c++) {
     const mr_shards_column_t *k = &s->column[c];
-    if (strncmp(k->name, name, n) || k->name[n] != '\t' || k->kind == MR_TYPED_WORD) continue;
+    if (k->kind == MR_TYPED_WORD || strncmp(k->name, name, n) || k->name[n] != '\t') continue;
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
       if (!strcmp(k->name + n + 1, whole[i])) return true;
   }
@@ -191,15 +191,20 @@ static mr_err_t take_names_of(mr_stage_t *s, mr_shard_source_t *t, const char *o
   return MR_OK;
 }
 
-/* The lists of all arrays of whole numbers. */
+/* The lists of all arrays of whole numbers.  The names of one follow each other, so that each list
+   is asked for once, also if it is nobody's. */
 static mr_err_t take_lists(mr_stage_t *s, mr_shard_source_t *t) {
+  const char *before = "";
+  size_t n_before = 0;
   for (int c = 0; c < t->shards->n_columns; c++) {
     const mr_shards_column_t *k = &t->shards->column[c];
     size_t n = length_of_owner(k);
-    bool known = !n || !has_numbers(t->shards, k->name, n);
+    bool known = !n || (n == n_before && !memcmp(before, k->name, n));
     for (int i = 0; i < t->n_own && !known; i++)
       known = strlen(t->own[i].of) == n && !memcmp(t->own[i].of, k->name, n);
-    if (!known) MR_TRY(take_names_of(s, t, k->name, n));
+    before = k->name, n_before = n;
+    if (known || !has_numbers(t->shards, k->name, n)) continue;
+    MR_TRY(take_names_of(s, t, k->name, n));
   }
   return MR_OK;
 }

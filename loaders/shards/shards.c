@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -316,61 +317,86 @@ static mr_err_t open_all(mr_shards_t *s, const mr_shards_conf_t *conf, mr_diag_t
 
 /* ---- columns ---- */
 
-static int find_column(const mr_shards_t *s, const char *name, uint32_t kind) {
-  for (int c = 0; c < s->n_columns; c++)
-    if (s->column[c].kind == kind && !strcmp(s->column[c].name, name)) return c;
-  return -1;
+/* The columns of all files so far, and where one of a name is: a list may have 50,000 names. */
+typedef struct joined {
+  mr_shards_t *s;
+  uint32_t *slot; /* [n_slots] by the digests of names: 1 + the column; 0: none */
+  uint32_t n_slots;
+} joined_t;
+
+/* The slot of a column, or the free one where it would be. */
+static uint32_t *joined_slot(const joined_t *j, const char *name, uint32_t kind) {
+  uint32_t at = (uint32_t)(XXH3_64bits_withSeed(name, strlen(name), kind) % j->n_slots);
+  for (; j->slot[at]; at = (at + 1) % j->n_slots) {
+    const mr_shards_column_t *c = &j->s->column[j->slot[at] - 1];
+    if (c->kind == kind && !strcmp(c->name, name)) break;
+  }
+  return &j->slot[at];
 }
 
 /* Room for one column more: the number of columns is the files' own. */
-static bool widen_columns(mr_shards_t *s) {
-  int n = s->n_columns;
+static bool widen_columns(joined_t *j) {
+  mr_shards_t *s = j->s;
+  uint32_t n = (uint32_t)s->n_columns, room = n ? 2 * n : 1;
   if (n & (n - 1)) return true; /* there is room up to the next power of two */
-  mr_shards_column_t *wider = realloc(s->column, (size_t)(n ? 2 * n : 1) * sizeof *wider);
-  if (wider) s->column = wider;
-  return wider;
+  mr_shards_column_t *wider = realloc(s->column, room * sizeof *wider);
+  if (!wider) return false;
+  s->column = wider;
+  uint32_t *slot = calloc(2 * room, sizeof *slot);
+  if (!slot) return false;
+  free(j->slot);
+  j->slot = slot, j->n_slots = 2 * room;
+  for (uint32_t c = 0; c < n; c++) *joined_slot(j, wider[c].name, wider[c].kind) = c + 1;
+  return true;
 }
 
-static mr_err_t join_column(mr_shards_t *s, mr_shard_t *shard, uint32_t i, mr_diag_t *diag) {
+static mr_err_t join_column(joined_t *j, mr_shard_t *shard, uint32_t i, mr_diag_t *diag) {
+  mr_shards_t *s = j->s;
   const mr_shard_column_t *from = &shard->index.column[i];
   const char *name = shard->index.text + from->name;
-  int c = (int)i; /* files of one kind mostly have the same columns in the same order */
-  if (c >= s->n_columns || s->column[c].kind != from->kind || strcmp(s->column[c].name, name) != 0)
-    c = find_column(s, name, from->kind);
-  if (c < 0) {
+  uint32_t c = j->n_slots ? *joined_slot(j, name, from->kind) : 0;
+  if (!c) {
     if (s->n_columns == MR_SHARD_COLUMNS_WIDE)
       return mr_fail(diag, MR_ERR_DATA,
                      "%s: its part %.200s is one name more than the %d that records may have in "
                      "all files; want records whose parts have the same names",
                      shard->path, name, MR_SHARD_COLUMNS_WIDE);
-    if (!widen_columns(s)) return mr_no_memory(diag, "columns");
-    c = s->n_columns++;
-    s->column[c] = (mr_shards_column_t){
+    if (!widen_columns(j)) return mr_no_memory(diag, "columns");
+    c = (uint32_t)++s->n_columns;
+    s->column[c - 1] = (mr_shards_column_t){
         .name = name, .kind = from->kind, .least = from->least, .most = from->most};
+    *joined_slot(j, name, from->kind) = c;
   }
-  mr_shards_column_t *to = &s->column[c];
+  mr_shards_column_t *to = &s->column[c - 1];
   to->have += from->have;
   if (from->least < to->least) to->least = from->least;
   if (from->most > to->most) to->most = from->most;
-  shard->column[i] = (uint32_t)c;
+  shard->column[i] = c - 1;
+  return MR_OK;
+}
+
+static mr_err_t join_columns(joined_t *j, mr_shard_t *shard, uint32_t apart, mr_diag_t *diag) {
+  shard->column = malloc((shard->index.n_columns + 1) * sizeof *shard->column);
+  if (!shard->column) return mr_no_memory(diag, "columns");
+  for (uint32_t i = 0; i < shard->index.n_columns; i++) {
+    shard->column[i] = MR_SHARD_APART;
+    if (!apart || shard->index.column[i].kind < apart) MR_TRY(join_column(j, shard, i, diag));
+  }
   return MR_OK;
 }
 
 static mr_err_t join_shards(mr_shards_t *s, const mr_shards_conf_t *conf, mr_diag_t *diag) {
-  for (int k = 0; k < s->n; k++) {
+  joined_t j = {.s = s};
+  mr_err_t e = MR_OK;
+  for (int k = 0; k < s->n && e >= 0; k++) {
     mr_shard_t *shard = &s->shard[k];
     shard->first = s->n_records;
     s->n_records += shard->index.n_records;
     s->bytes = mr_remote_sum(s->bytes, shard->id.size);
-    shard->column = malloc((shard->index.n_columns + 1) * sizeof *shard->column);
-    if (!shard->column) return mr_no_memory(diag, "columns");
-    for (uint32_t i = 0; i < shard->index.n_columns; i++) {
-      shard->column[i] = MR_SHARD_APART;
-      if (!conf->apart || shard->index.column[i].kind < conf->apart)
-        MR_TRY(join_column(s, shard, i, diag));
-    }
+    e = join_columns(&j, shard, conf->apart, diag);
   }
-  if (s->n_records || !conf->scan) return MR_OK;
+  free(j.slot);
+  if (e < 0 || s->n_records || !conf->scan) return e;
   return mr_fail(diag, MR_ERR_CONFIG, "%s%s: no records", s->shard[0].path,
                  s->n > 1 ? " and the files after it" : "");
 }

@@ -1,5 +1,7 @@
 /* The stages npz and safetensors: rows of random arrays in several files against what was written;
    damaged bytes; files that hold no rows. */
+#include <stdatomic.h>
+
 #include "base/npz.h"
 #include "base/safetensors.h"
 #include "base/xio.h"
@@ -8,6 +10,21 @@
 extern const mr_stage_def_t mr_stage_npz, mr_stage_safetensors;
 static const mr_stage_def_t *const stage[] = {&mr_stage_npz, &mr_stage_safetensors};
 static const char *const ending[] = {"npz", "safetensors"};
+
+/* Comparisons of texts, which the threads that open files make too. */
+static atomic_llong n_compared;
+int __real_strcmp(const char *a, const char *b);
+int __real_strncmp(const char *a, const char *b, size_t n);
+int __wrap_strcmp(const char *a, const char *b);
+int __wrap_strncmp(const char *a, const char *b, size_t n);
+int __wrap_strcmp(const char *a, const char *b) {
+  atomic_fetch_add_explicit(&n_compared, 1, memory_order_relaxed);
+  return __real_strcmp(a, b);
+}
+int __wrap_strncmp(const char *a, const char *b, size_t n) {
+  atomic_fetch_add_explicit(&n_compared, 1, memory_order_relaxed);
+  return __real_strncmp(a, b, n);
+}
 
 enum { FILES = 3, ROWS_MAX = 40, ALL = FILES * ROWS_MAX };
 
@@ -557,6 +574,36 @@ static void names_that_exchange_classes_are_refused(void **state) {
   }
 }
 
+/* How many comparisons it takes to plan two files whose lists have n names, one of them for an
+   array that is not there, and whose columns have other numbers. */
+static long long comparisons_of(int n) {
+  static const int32_t label[5] = {0, 1, 1, 0, 1};
+  uint32_t(*name)[6] = calloc((size_t)n, sizeof *name);
+  assert_non_null(name);
+  for (int i = 0; i < n; i++)
+    for (int k = 0, v = i; k < 6; k++, v /= 10) name[i][k] = '0' + (uint32_t)(v % 10);
+  mr_npz_array_t z[] = {{"more", .dtype = MR_I32, .ndim = 1, .dim = {5}, .data = label},
+                        {"label", .dtype = MR_I32, .ndim = 1, .dim = {5}, .data = label},
+                        {"label.classes", .chars = 6, .ndim = 1, .dim = {n}, .data = name},
+                        {"none.classes", .chars = 6, .ndim = 1, .dim = {n}, .data = name}};
+  mr_diag_t d = {0};
+  hand_t h;
+  assert_int_equal(mr_npz_save(in_folder("n0.npz"), z, 4, &d), MR_OK);
+  assert_int_equal(mr_npz_save(in_folder("n1.npz"), z + 1, 3, &d), MR_OK);
+  long long before = atomic_load_explicit(&n_compared, memory_order_relaxed);
+  plan_classes(&h, "n{0..1}.npz", NULL);
+  long long made = atomic_load_explicit(&n_compared, memory_order_relaxed) - before;
+  assert_int_equal(h.s.out_spec[0].dataset->n_classes, n);
+  shards_close(&h), free(name);
+  return made;
+}
+
+static void work_grows_as_the_names_of_a_list_do(void **state) {
+  long long some = comparisons_of(1500), twice = comparisons_of(3000);
+  assert_true(some > 1500);
+  if (twice > 3 * some) fail_msg("%lld comparisons of 1500 names, %lld of 3000", some, twice);
+}
+
 static void texts_that_name_no_classes_are_named_as_left_out(void **state) {
   static const uint32_t tab[2][3] = {{'a', '\t', 't'}, {'b'}};
   hand_t h;
@@ -585,6 +632,7 @@ int main(void) {
       cmocka_unit_test(lists_of_names_that_differ_are_refused),
       cmocka_unit_test(each_array_keeps_its_own_list_of_names),
       cmocka_unit_test(names_that_exchange_classes_are_refused),
+      cmocka_unit_test(work_grows_as_the_names_of_a_list_do),
       cmocka_unit_test(texts_that_name_no_classes_are_named_as_left_out),
       cmocka_unit_test(rows_are_what_was_written),
       cmocka_unit_test(damaged_bytes_never_lead_out_of_the_file),
