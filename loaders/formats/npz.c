@@ -248,8 +248,8 @@ static mr_err_t npz_unpack(const mr_shard_source_t *t, const mr_shard_bytes_t *p
 static mr_err_t npz_settle(mr_shard_source_t *t, mr_stage_t *s, const mr_shard_field_word_t *word,
                            int n, mr_spec_t *out) {
   MR_TRY(mr_npz_take_classes(s, t));
-  if (t->n_own) out->dataset = &t->dataset;
-  return mr__typed_settle(t, s, word, n, out);
+  MR_TRY(mr__typed_settle(t, s, word, n, out));
+  return mr_npz_name_labels(s, t, out);
 }
 
 static mr_err_t npz_open(mr_stage_t *s) {

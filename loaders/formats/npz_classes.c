@@ -142,32 +142,27 @@ static bool has_numbers(const mr_shards_t *s, const char *name, size_t n) {
   return false;
 }
 
-/* Puts the names of array `of`, which the indexes hold, into name[LISTED_MAX], which is NULL;
-   returns how many there are: 0 for an index that is not ours, -1 with a sentence if a number has
-   two. */
-static int collect_names(mr_stage_t *s, const mr_shard_source_t *t, const char *of,
-                         const char **name) {
+/* Puts the names of an array, which the indexes hold, into own->name[LISTED_MAX], which is NULL;
+   returns how many there are: 0 for an index that is not ours, and if a number has two, which is
+   noted. */
+static int collect_names(const mr_shards_t *shards, mr_shard_named_t *own) {
+  size_t of = strlen(own->of);
   int n = 0;
-  for (int c = 0; c < t->shards->n_columns; c++) {
-    const mr_shards_column_t *k = &t->shards->column[c];
-    size_t own = length_of_owner(k);
-    if (own != strlen(of) || memcmp(k->name, of, own)) continue;
+  for (int c = 0; c < shards->n_columns; c++) {
+    const mr_shards_column_t *k = &shards->column[c];
+    if (length_of_owner(k) != of || memcmp(k->name, own->of, of)) continue;
     char *text;
-    long i = strtol(k->name + own + N_ENDING + 1, &text, 10);
+    long i = strtol(k->name + of + N_ENDING + 1, &text, 10);
     if (i < 0 || i >= LISTED_MAX || *text++ != ' ') continue;
-    if (name[i] && !mr_same_name(name[i], text)) {
-      mr_stage_fail(
-          s, MR_ERR_DATA,
-          "%s%s calls class %ld %.60s in one file and %.60s in another: want one list, or "
-          "names=FILE",
-          of, ENDING, i, name[i], text);
-      return -1;
+    if (own->name[i] && !mr_same_name(own->name[i], text)) {
+      own->at = (int)i, own->differs[0] = own->name[i], own->differs[1] = text;
+      return 0;
     }
-    name[i] = text;
+    own->name[i] = text;
     if (i >= n) n = (int)i + 1;
   }
   for (int i = 0; i < n; i++)
-    if (!name[i]) return 0;
+    if (!own->name[i]) return 0;
   return n;
 }
 
@@ -180,12 +175,8 @@ static mr_err_t take_names_of(mr_stage_t *s, mr_shard_source_t *t, const char *o
   snprintf(own->of, sizeof own->of, "%.*s", (int)n, of);
   if (!own->name) return mr_stage_no_memory(s, "the names of classes");
   t->n_own++;
-  int found = collect_names(s, t, own->of, own->name);
-  if (found <= 0) {
-    free(own->name), t->n_own--;
-    return found < 0 ? MR_ERR_DATA : MR_OK;
-  }
-  const char **fit = realloc(own->name, (size_t)found * sizeof *fit);
+  int found = collect_names(t->shards, own);
+  const char **fit = realloc(own->name, ((size_t)found + 1) * sizeof *fit);
   if (fit) own->name = fit;
   own->list = (mr_classes_t){found, own->name};
   return MR_OK;
@@ -193,7 +184,7 @@ static mr_err_t take_names_of(mr_stage_t *s, mr_shard_source_t *t, const char *o
 
 /* The lists of all arrays of whole numbers.  The names of one follow each other, so that each list
    is asked for once, also if it is nobody's. */
-static mr_err_t take_lists(mr_stage_t *s, mr_shard_source_t *t) {
+mr_err_t mr_npz_take_classes(mr_stage_t *s, mr_shard_source_t *t) {
   const char *before = "";
   size_t n_before = 0;
   for (int c = 0; c < t->shards->n_columns; c++) {
@@ -209,38 +200,74 @@ static mr_err_t take_lists(mr_stage_t *s, mr_shard_source_t *t) {
   return MR_OK;
 }
 
-/* The list that speaks for the data set: of an array that is usually a label, or the first. */
-static const mr_shard_named_t *choose_list(const mr_shard_source_t *t) {
+/* What the files call the classes of field f; NULL: nothing. */
+static const mr_shard_named_t *own_of(const mr_shard_source_t *t, int f) {
+  const char *member = t->field[f].member;
+  size_t n = strcspn(member, "\t");
+  for (int i = 0; i < t->n_own; i++)
+    if (strlen(t->own[i].of) == n && !memcmp(t->own[i].of, member, n)) return &t->own[i];
+  return NULL;
+}
+
+/* The label that names= and classes= are about; -1: there is none with a list. */
+static int choose_label(const mr_shard_source_t *t, const mr_spec_t *out) {
   static const char *const usual[] = {"label", "class", "cls"};
+  int first = -1;
+  for (int f = t->n_fields - 1; f >= 0; f--) {
+    if (out->field[f].label && !strcmp(out->field[f].name, "label")) return f;
+    if (out->field[f].label && own_of(t, f)) first = f;
+  }
   for (size_t k = 0; k < sizeof usual / sizeof *usual; k++)
-    for (int i = 0; i < t->n_own; i++)
-      if (!strcmp(t->own[i].of, usual[k])) return &t->own[i];
-  return t->own;
+    for (int f = 0; f < t->n_fields; f++)
+      if (out->field[f].label && own_of(t, f) && !strcmp(own_of(t, f)->of, usual[k])) return f;
+  return first;
 }
 
-static void say_where_list(const mr_shard_source_t *t, const mr_shard_named_t *own, char *where,
-                           size_t n) {
-  mr_snprintf(where, n, "%s: %s%s", t->shards->shard->path, own->of, ENDING);
+/* A label whose files call a class by two names; names= says what the classes of one label are. */
+static mr_err_t judge_differing(mr_stage_t *s, mr_shard_source_t *t, const mr_shard_named_t *own,
+                                bool chosen, int f, mr_spec_t *out) {
+  if (!t->names_file)
+    return mr_stage_fail(
+        s, MR_ERR_DATA,
+        "%s%s calls class %d %.60s in one file and %.60s in another: want one list, or names=FILE",
+        own->of, ENDING, own->at, own->differs[0], own->differs[1]);
+  mr_notice("%s: %s%s calls class %d %.60s in one file and %.60s in another: %s",
+            t->shards->shard->path, own->of, ENDING, own->at, own->differs[0], own->differs[1],
+            chosen ? "they are called as names= says" : "its list is dropped");
+  if (!chosen) t->field[f].unnamed = true, out->field[f].n_classes = 0;
+  return MR_OK;
 }
 
-mr_err_t mr_npz_take_classes(mr_stage_t *s, mr_shard_source_t *t) {
-  char where[MR_PATH_MAX + MR_SHARD_NAME_MAX + 20];
-  MR_TRY(take_lists(s, t));
-  if (!t->n_own || t->named.n) return MR_OK; /* names= speaks for all of them */
-  const mr_shard_named_t *main = choose_list(t);
-  int n = main->list.n;
-  if (t->classes && t->classes != n)
+/* Calls the classes of field f as its own list does. */
+static mr_err_t use_list(mr_stage_t *s, mr_shard_source_t *t, const mr_shard_named_t *own,
+                         bool chosen, const char *where, mr_field_t *field) {
+  int n = own->list.n;
+  mr_diag_t why = {0};
+  if (chosen && t->classes && t->classes != n)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting classes = %" PRId64 ": %s%s has %d names, want as many",
-                         t->classes, main->of, ENDING, n);
-  t->classes = n;
-  mr_diag_t why = {0};
-  mr_err_t e = mr__class_names_usual(&t->names, main->name, n, &why);
+                         t->classes, own->of, ENDING, n);
+  field->n_classes = n, field->classes = &own->list;
+  mr__class_names_say_forms(&own->list, where);
+  if (!chosen) return MR_OK;
+  mr_err_t e = mr__class_names_usual(&t->names, own->name, n, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
   t->dataset = (mr_dataset_t){t->kind->name, n, t->names.name};
-  for (int i = 0; i < t->n_own; i++) {
-    say_where_list(t, &t->own[i], where, sizeof where);
-    mr__class_names_say_forms(&t->own[i].list, where);
+  return MR_OK;
+}
+
+mr_err_t mr_npz_name_labels(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out) {
+  char where[MR_PATH_MAX + MR_SHARD_NAME_MAX + 20];
+  int chosen = choose_label(t, out);
+  for (int f = 0; f < t->n_fields; f++) {
+    const mr_shard_named_t *own = out->field[f].label ? own_of(t, f) : NULL;
+    if (own && own->differs[0]) MR_TRY(judge_differing(s, t, own, f == chosen, f, out));
+    if (!own || !own->list.n) continue;
+    mr_snprintf(where, sizeof where, "%s: %s%s", t->shards->shard->path, own->of, ENDING);
+    if (f == chosen && t->named.n)
+      MR_TRY(mr__shard_agree(s, &own->list, where));
+    else
+      MR_TRY(use_list(s, t, own, f == chosen, where, &out->field[f]));
   }
   return MR_OK;
 }

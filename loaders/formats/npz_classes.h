@@ -16,9 +16,14 @@ mr_err_t mr_npz_note_classes(mr_shard_file_t *file, int64_t at, int64_t bytes, c
                              size_t n, mr_shard_draft_t *draft, const char **why, mr_diag_t *diag);
 
 /* For settle, before the fields are: takes the names of every array of whole numbers that has some,
-   into t->own, and without names= for the data set those of the one that is usually a label, or the
-   first.  MR_ERR_DATA for files whose lists differ, and
-   MR_ERR_CONFIG for another number than classes=. */
+   into t->own.  MR_ERR_NOMEM. */
 mr_err_t mr_npz_take_classes(mr_stage_t *s, mr_shard_source_t *t);
+
+/* For settle, once the fields are: names the classes of those that are labels by t->own.  names=
+   takes the place of one list, of the array read as `label`, else of one that is usually a label,
+   or of the first, and classes= is its number; that array speaks for the data set too.  MR_ERR_DATA
+   for files whose lists of a label differ, unless names= is given, and as mr__shard_agree;
+   MR_ERR_CONFIG for another number than classes=; MR_ERR_NOMEM. */
+mr_err_t mr_npz_name_labels(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out);
 
 #endif

@@ -241,7 +241,8 @@ static void forget_own_names(mr_shard_source_t *t) {
 /* What labels are called, unless the kind has said it. */
 static void name_fields(mr_shard_source_t *t, mr_spec_t *out) {
   for (int f = 0; f < t->n_fields && t->named.n; f++)
-    if (out->field[f].label && !out->field[f].classes) out->field[f].classes = &t->named;
+    if (out->field[f].label && !out->field[f].classes && !t->field[f].unnamed)
+      out->field[f].classes = &t->named;
 }
 
 static mr_err_t open_shards(mr_stage_t *s) {

@@ -28,6 +28,7 @@ typedef struct mr_shard_field {
   int want; /* number in mr_shard_source_t.want of the part it is made of; -1: the record's key */
   int as;   /* the container's own way of making it */
   const char *member;
+  bool unnamed; /* a label whose classes names= is not about, and that has no names */
 } mr_shard_field_t;
 
 /* A part of a record in memory; 64-aligned, and followed by zeros. */
@@ -76,8 +77,10 @@ typedef struct mr_shard_kind {
 /* What the files themselves call the classes of one column. */
 typedef struct mr_shard_named {
   char of[MR_SHARD_NAME_MAX]; /* the column */
-  mr_classes_t list;
-  const char **name; /* [list.n] heap, of texts in the indexes */
+  mr_classes_t list;          /* n 0: none, as files differ */
+  const char **name;          /* [list.n] heap, of texts in the indexes */
+  int at;                     /* a class that files call differs[0] and differs[1] */
+  const char *differs[2];     /* NULL: they agree */
 } mr_shard_named_t;
 
 /* The state of such a source, or its first member.  MR_SHARD_OPTS fills the settings, plan the

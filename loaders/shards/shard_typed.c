@@ -165,11 +165,11 @@ static bool has_classes(const mr_shards_column_t *c, const mr_field_t *f) {
   return c->kind == MR_TYPED_TEXT_CLASS || (!f->ragged && f->ndim == 0 && is_whole(f->dtype));
 }
 
-/* What the files themselves call the classes of this column; NULL: nothing. */
-static const mr_classes_t *own_names(const mr_shard_source_t *t, const char *column) {
+/* Whether the files themselves call the classes of this column by names. */
+static bool has_own_names(const mr_shard_source_t *t, const char *column) {
   for (int i = 0; i < t->n_own; i++)
-    if (!strcmp(t->own[i].of, column)) return &t->own[i].list;
-  return NULL;
+    if (!strcmp(t->own[i].of, column)) return true;
+  return false;
 }
 
 /* Whether this column holds the names of another one's classes. */
@@ -192,22 +192,16 @@ static mr_err_t typed_settle_field(mr_stage_t *s, mr_shard_source_t *t, int colu
   if (!typed_field_of(c, &f))
     return mr_stage_fail(s, MR_ERR_DATA, "column %.100s cannot be a field: %.120s", called,
                          typed_text(c));
-  const mr_classes_t *own = own_names(t, called);
   bool label = has_classes(c, &f),
        made_anew = (c->kind >= MR_TYPED_I8 && c->kind <= MR_TYPED_U16) ||
                    (c->kind >= MR_TYPED_SWAPPED && c->kind <= MR_TYPED_SWAPPED_U16);
   bool text = c->kind == MR_TYPED_TEXT_INT || c->kind == MR_TYPED_TEXT_FLOAT;
   if (as && !strcmp(as, "bytes") && (text || c->kind == MR_TYPED_TEXT_CLASS || f.ragged)) {
     f = mr__shard_bytes_field(name, c->most), text = false;
-  } else if (as ? !strcmp(as, "label") && label : label && (!strcmp(name, "label") || own)) {
+  } else if (as ? !strcmp(as, "label") && label
+                : label && (!strcmp(name, "label") || has_own_names(t, called))) {
     made = AS_LABEL;
-    f = mr_field_of_label(own && !t->named.n ? own->n : (int)t->classes);
-    if (!t->named.n) f.classes = own;
-    if (t->named.n && own) {
-      char where[MR_PATH_MAX + MR_SHARD_NAME_MAX + 20];
-      mr_snprintf(where, sizeof where, "%s: %s.classes", t->shards->shard->path, called);
-      MR_TRY(mr__shard_agree(s, own, where));
-    }
+    f = mr_field_of_label((int)t->classes);
     snprintf(f.name, sizeof f.name, "%s", name);
   } else if (as && !strcmp(as, "label")) {
     return mr_stage_fail(s, MR_ERR_CONFIG,

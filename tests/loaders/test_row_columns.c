@@ -574,6 +574,136 @@ static void names_that_exchange_classes_are_refused(void **state) {
   }
 }
 
+/* Arrays of 5 numbers and lists of names of one byte to three: NULL ends both. */
+static void write_lists(const char *name, const char *const *numbers, const int32_t (*value)[5],
+                        const char *const *lists) {
+  enum { MOST = 6 };
+  static uint32_t text[MOST][MOST][8];
+  mr_npz_array_t z[MOST] = {0};
+  mr_diag_t d = {0};
+  int n = 0;
+  for (; numbers[n]; n++) {
+    z[n] = (mr_npz_array_t){.dtype = MR_I32, .ndim = 1, .dim = {5}, .data = value[n]};
+    snprintf(z[n].name, sizeof z[n].name, "%s", numbers[n]);
+  }
+  for (; *lists; lists += 2, n++) { /* of which array, "ant,bee" */
+    int k = 0;
+    memset(text[n], 0, sizeof text[n]);
+    for (const char *at = lists[1]; *at; at += *at == ',', k++)
+      for (int i = 0; *at && *at != ','; i++) text[n][k][i] = (uint32_t)*at++;
+    z[n] = (mr_npz_array_t){.chars = 8, .ndim = 1, .dim = {k}, .data = text[n]};
+    snprintf(z[n].name, sizeof z[n].name, "%s.classes", *lists);
+  }
+  assert_int_equal(mr_npz_save(in_folder(name), z, n, &d), MR_OK);
+}
+
+static const char *names_setting(const char *names) {
+  static char text[160];
+  write_file("names.txt", names, strlen(names));
+  snprintf(text, sizeof text, "names=%s/names.txt", folder);
+  return text;
+}
+
+static void names_of_the_setting_replace_lists_that_differ(void **state) {
+  static const int32_t value[2][5] = {{0, 1, 1, 0, 1}, {1, 0, 2, 1, 0}};
+  const char *const one[] = {"label", NULL}, *const other[] = {"y", NULL},
+                    *const two[] = {"label", "coarse", NULL};
+  char files[120];
+  hand_t h;
+  snprintf(files, sizeof files, "files=%s/d{0..1}.npz", folder);
+  for (int i = 0; i < 2; i++) {
+    const char *const *numbers = i ? other : one;
+    write_lists("d0.npz", numbers, value, (const char *[]){*numbers, "ant,bee", NULL});
+    write_lists("d1.npz", numbers, value, (const char *[]){*numbers, "ant,wasp", NULL});
+    want_refused(stage[0], (const char *const[]){files, NULL},
+                 "bee in one file and wasp in another");
+    plan_classes(&h, "d{0..1}.npz", names_setting("Ameise\nBiene\n"));
+    assert_string_equal(h.s.out_spec[0].field->classes->name[1], "Biene");
+    assert_int_equal(h.s.out_spec[0].field->n_classes, 2);
+    assert_non_null(strstr(last_notice, "they are called as names= says"));
+    shards_close(&h);
+  }
+  /* a list that names= is not about is dropped */
+  write_lists("d0.npz", two, value, (const char *[]){"coarse", "fish,fruit", NULL});
+  write_lists("d1.npz", two, value, (const char *[]){"coarse", "fish,game", NULL});
+  plan_classes(&h, "d{0..1}.npz", names_setting("ant\nbee\n"));
+  assert_non_null(strstr(last_notice, "coarse.classes calls class 1 fruit in one file and game"));
+  assert_string_equal(h.s.out_spec[0].field[0].classes->name[1], "bee");
+  assert_null(h.s.out_spec[0].field[1].classes);
+  assert_int_equal(h.s.out_spec[0].field[1].n_classes, 0);
+  shards_close(&h);
+  /* nothing is said of an array that is not read */
+  plan_classes(&h, "d{0..1}.npz", "fields=label");
+  assert_string_equal(last_notice, "");
+  shards_close(&h);
+}
+
+static void names_of_the_setting_are_those_of_one_array(void **state) {
+  static const int32_t value[2][5] = {{0, 5, 9, 2, 7}, {0, 1, 1, 0, 1}},
+                       few[2][5] = {{0, 1, 2, 0, 1}, {0, 1, 1, 0, 1}};
+  const char *const two[] = {"label", "coarse", NULL};
+  hand_t h;
+  write_lists("c.npz", two, value, (const char *[]){"coarse", "animal,plant", NULL});
+  plan_classes(&h, "c.npz", names_setting("a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n"));
+  const mr_field_t *f = h.s.out_spec[0].field;
+  assert_int_equal(f[0].n_classes, 10);
+  assert_string_equal(f[0].classes->name[9], "j");
+  assert_int_equal(f[1].n_classes, 2);
+  assert_string_equal(f[1].classes->name[1], "plant");
+  assert_int_equal(h.s.out_spec[0].dataset->n_classes, 10);
+  assert_string_equal(last_notice, "");
+  burst_t *b = burst_new(&h.s);
+  if (burst_fetch(&h, 0, (int64_t[]){2}, 1, b) < 0) fail_msg("%s", h.diag.text);
+  assert_int_equal(*(int32_t *)b->rec[0].field[0].data, 9);
+  burst_free(b), shards_close(&h);
+  write_lists("e.npz", two, few,
+              (const char *[]){"label", "apple,bear,fish", "coarse", "fish,fruit", NULL});
+  plan_classes(&h, "e.npz", names_setting("apple\nbear\nfish\n"));
+  f = h.s.out_spec[0].field;
+  assert_string_equal(f[0].classes->name[2], "fish");
+  assert_int_equal(f[1].n_classes, 2);
+  assert_string_equal(f[1].classes->name[0], "fish");
+  assert_string_equal(last_notice, "");
+  shards_close(&h);
+}
+
+static void a_list_is_about_its_own_array_alone(void **state) {
+  static const int32_t value[2][5] = {{0, 5, 9, 2, 7}, {0, 1, 1, 0, 1}};
+  static const char *const setting[] = {NULL, "classes=10"};
+  char files[120];
+  hand_t h;
+  write_lists("c.npz", (const char *[]){"label", "coarse", NULL}, value,
+              (const char *[]){"coarse", "animal,plant", NULL});
+  for (int i = 0; i < 2; i++) {
+    plan_classes(&h, "c.npz", setting[i]);
+    const mr_field_t *f = h.s.out_spec[0].field;
+    assert_int_equal(mr_spec_classes(&h.s.out_spec[0], 0), 10 * i);
+    assert_null(f[0].classes);
+    assert_int_equal(f[1].n_classes, 2);
+    burst_t *b = burst_new(&h.s);
+    if (burst_fetch(&h, 0, (int64_t[]){1}, 1, b) < 0) fail_msg("%s", h.diag.text);
+    assert_int_equal(*(int32_t *)b->rec[0].field[0].data, 5);
+    burst_free(b), shards_close(&h);
+  }
+  snprintf(files, sizeof files, "files=%s/c.npz", folder);
+  want_refused(stage[0], (const char *const[]){files, "fields=coarse", "classes=10", NULL},
+               "coarse.classes has 2 names");
+}
+
+static void lists_of_arrays_that_are_not_read_may_differ(void **state) {
+  static const int32_t value[2][5] = {{0, 1, 1, 0, 1}, {3, 1, 4, 1, 5}};
+  const char *const two[] = {"label", "x", NULL};
+  char files[120];
+  hand_t h;
+  write_lists("d0.npz", two, value, (const char *[]){"label", "ant,bee", NULL});
+  write_lists("d1.npz", two, value, (const char *[]){"label", "ant,wasp", NULL});
+  snprintf(files, sizeof files, "files=%s/d{0..1}.npz", folder);
+  want_refused(stage[0], (const char *const[]){files, NULL}, "bee in one file and wasp in another");
+  plan_classes(&h, "d{0..1}.npz", "fields=x");
+  assert_int_equal(h.s.out_spec[0].n_records, 10);
+  shards_close(&h);
+}
+
 /* How many comparisons it takes to plan two files whose lists have n names, one of them for an
    array that is not there, and whose columns have other numbers. */
 static long long comparisons_of(int n) {
@@ -632,6 +762,10 @@ int main(void) {
       cmocka_unit_test(lists_of_names_that_differ_are_refused),
       cmocka_unit_test(each_array_keeps_its_own_list_of_names),
       cmocka_unit_test(names_that_exchange_classes_are_refused),
+      cmocka_unit_test(names_of_the_setting_replace_lists_that_differ),
+      cmocka_unit_test(names_of_the_setting_are_those_of_one_array),
+      cmocka_unit_test(a_list_is_about_its_own_array_alone),
+      cmocka_unit_test(lists_of_arrays_that_are_not_read_may_differ),
       cmocka_unit_test(work_grows_as_the_names_of_a_list_do),
       cmocka_unit_test(texts_that_name_no_classes_are_named_as_left_out),
       cmocka_unit_test(rows_are_what_was_written),
