@@ -92,10 +92,11 @@ mr_err_t mr__quarantine_write(mr_stage_t *s, mr__quarantine_t *q) {
   const char *path = mr__care_of(s)->file;
   q->n = 0;
   if (!n) return MR_OK;
-  /* Behind a line that a kill has cut, a line would be read as the rest of that one. */
+  /* Behind a line that a kill or a full disk has cut, a line would be read as the rest of that
+     one. */
   mr_err_t e = q->cut ? mr_write_all(q->fd, "\n", 1, path, &why) : MR_OK;
-  q->cut = false;
   if (e >= 0) e = mr_write_all(q->fd, q->lines, n, path, &why);
+  q->cut = e < 0; /* how much was written is not known: another worker may write once more */
   return mr_stage_relay(s, e, &why);
 }
 

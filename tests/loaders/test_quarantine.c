@@ -7,11 +7,13 @@
 #include "base/xio.h"
 #include "loaders/loaders.h"
 #include "pipeline/graph/graph.h"
+#include "pipeline/records/care_private.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
 #include "tests/loaders/shards.h"
 
 static int n_writes, n_sentences;
+static int n_full; /* writes to come that a full disk cuts off halfway */
 
 mr_err_t __real_mr_write_all(int fd, const void *data, size_t n, const char *path, mr_diag_t *diag);
 mr_err_t __wrap_mr_write_all(int fd, const void *data, size_t n, const char *path, mr_diag_t *diag);
@@ -23,6 +25,11 @@ mr_err_t __wrap_mr_write_all(int fd, const void *data, size_t n, const char *pat
   if (strstr(path, "quarantine")) {
     n_writes++;
     assert_int_equal(((const char *)data)[n - 1], '\n'); /* whole lines */
+    if (n_full) {
+      n_full--;
+      assert_int_equal(__real_mr_write_all(fd, data, n / 2, path, diag), MR_OK);
+      return mr_fail(diag, MR_ERR_IO, "%s: No space left on device", path);
+    }
   }
   return __real_mr_write_all(fd, data, n, path, diag);
 }
@@ -32,7 +39,7 @@ int __wrap_mr_vsnprintf(char *to, size_t n, const char *fmt, va_list ap) {
   return __real_mr_vsnprintf(to, n, fmt, ap);
 }
 
-static void run_text(const char *text) {
+static mr_graph_t *parse_text(const char *text) {
   static mr_registry_t reg;
   mr_diag_t diag = {0};
   if (!reg.n) {
@@ -41,13 +48,26 @@ static void run_text(const char *text) {
     mr_registry_add(&reg, mr_sinks_stages);
   }
   mr_graph_t *g = mr_graph_create(&reg);
-  if (mr_graph_parse(g, text, NULL, 0, &diag) < 0 || mr_graph_run(g, &diag) < 0)
-    fail_msg("%s", diag.text);
+  if (mr_graph_parse(g, text, NULL, 0, &diag) < 0) fail_msg("%s", diag.text);
+  return g;
+}
+
+static void run_text(const char *text) {
+  mr_diag_t diag = {0};
+  mr_graph_t *g = parse_text(text);
+  if (mr_graph_run(g, &diag) < 0) fail_msg("%s", diag.text);
   mr_graph_destroy(g);
 }
 
-/* Runs over 20 records of 4 tokens, of which some have a token that there is not. */
-static void run_stream(void) {
+/* Of 20 records of 4 tokens: 1, 8 and 17 have a token that there is not. */
+static void write_tokens(void) {
+  uint8_t token[81];
+  for (int i = 0; i < 81; i++) token[i] = (uint8_t)(i % 10);
+  token[5] = token[33] = token[70] = 200;
+  write_file("t.bin", token, sizeof token);
+}
+
+static mr_graph_t *parse_stream(void) {
   char text[400], file[128];
   snprintf(file, sizeof file, "%s", in_folder("t.bin"));
   snprintf(
@@ -55,7 +75,14 @@ static void run_stream(void) {
       "tokens files=%s length=3 stride=4 dtype=u8 vocab=10 on-bad=quarantine:9 quarantine=%s ! "
       "sequential epochs=1 ! batch 2 ! null",
       file, in_folder("quarantine.jsonl"));
-  run_text(text);
+  return parse_text(text);
+}
+
+static void run_stream(void) {
+  mr_diag_t diag = {0};
+  mr_graph_t *g = parse_stream();
+  if (mr_graph_run(g, &diag) < 0) fail_msg("%s", diag.text);
+  mr_graph_destroy(g);
 }
 
 static char *read_lines(int *lines) {
@@ -77,11 +104,8 @@ static void write_lines(const char *text, const char *more) {
 }
 
 static void a_resumed_run_reads_its_quarantine_file(void **state) {
-  uint8_t token[81];
   int lines, again;
-  for (int i = 0; i < 81; i++) token[i] = (uint8_t)(i % 10);
-  token[5] = token[33] = token[70] = 200;
-  write_file("t.bin", token, sizeof token);
+  write_tokens();
   run_stream();
   char *first = read_lines(&lines);
   assert_int_equal(lines, 3);
@@ -107,6 +131,59 @@ static void a_resumed_run_reads_its_quarantine_file(void **state) {
     free(text), free(later);
   }
   free(first);
+}
+
+/* ---- a full disk ---- */
+
+/* Opens the source of the stream alone. */
+static mr_stage_t *open_source(mr_graph_t **g) {
+  static mr_diag_t diag;
+  diag = (mr_diag_t){0};
+  *g = parse_stream();
+  if (mr_graph_settle(*g, &diag) < 0) fail_msg("%s", diag.text);
+  mr_stage_t *s = mr_graph_stage_of(*g, "tokens");
+  s->diag = &diag;
+  if (mr__care_open(s) < 0 || s->def->open(s) < 0) fail_msg("%s", diag.text);
+  return s;
+}
+
+static void close_source(mr_stage_t *s, mr_graph_t *g) {
+  s->def->close(s);
+  mr__care_close(s);
+  mr_graph_destroy(g);
+}
+
+/* Workers that have not yet heard of the failure find further bad records, and there may be room
+   for these: the next start must know each whose write has succeeded. */
+static void a_line_cut_by_a_full_disk_takes_no_other_with_it(void **state) {
+  static const int64_t bad[] = {1, 8, 17};
+  write_tokens();
+  for (int full = 1; full <= 2; full++) {
+    int64_t other[3];
+    mr_graph_t *g;
+    unlink(in_folder("quarantine.jsonl"));
+    mr_stage_t *s = open_source(&g);
+    n_full = full;
+    for (int i = 0; i < 3; i++) {
+      int32_t room[MR_FIELDS_MAX][4];
+      mr_value_t value[MR_FIELDS_MAX];
+      for (int f = 0; f < MR_FIELDS_MAX; f++) value[f] = (mr_value_t){.data = room[f]};
+      mr_rec_t rec = {.field = value};
+      int64_t index = bad[i];
+      assert_int_equal(mr__care_fetch(s, 0, &index, 1, &rec), i < full ? MR_ERR_IO : MR_OK);
+      other[i] = index;
+    }
+    close_source(s, g);
+    s = open_source(&g);
+    struct mr__care *t = mr__care_of(s)->rt;
+    assert_int_equal(mr__care_n_bad(t), 3 - full);
+    for (int i = full; i < 3; i++) {
+      const bad_t *row = mr__care_bad(t, bad[i]);
+      assert_non_null(row);
+      assert_int_equal(row->other, other[i]);
+    }
+    close_source(s, g);
+  }
 }
 
 /* ---- many bad records ---- */
@@ -182,6 +259,7 @@ static void lines_are_json_whatever_files_are_called(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_resumed_run_reads_its_quarantine_file),
+      cmocka_unit_test(a_line_cut_by_a_full_disk_takes_no_other_with_it),
       cmocka_unit_test(a_bad_record_costs_one_sentence_and_a_burst_one_write),
       cmocka_unit_test(lines_are_json_whatever_files_are_called),
   };
