@@ -15,36 +15,43 @@
 static const char hierarchy[] = "/sys/fs/cgroup", hierarchy_1[] = "/sys/fs/cgroup/memory";
 enum { GROUP = 400 };
 
-/* The number in a group's file, in its first line or after name; 0 if it has none, such as "max".
- */
-static size_t machine_number(const char *root, const char *group, const char *file,
-                             const char *name) {
-  char path[1024], line[128];
-  unsigned long long v = 0;
+/* Whether a file of the system has a number, in its first line or after name, into *v, which is 0
+   if not: "max" is none. */
+static bool machine_number(const char *path, const char *name, size_t *v) {
+  char line[128];
+  unsigned long long number = 0;
   size_t n = strlen(name);
-  snprintf(path, sizeof path, "%s%s/%s", root, group, file);
+  bool found = false;
   FILE *f = fopen(path, "re");
-  while (f && fgets(line, sizeof line, f))
-    if (!strncmp(line, name, n) && sscanf(line + n, "%llu", &v) == 1) break;
+  while (f && !found && fgets(line, sizeof line, f))
+    found = !strncmp(line, name, n) && sscanf(line + n, "%llu", &number) == 1;
   if (f) fclose(f);
-  return (size_t)v;
+  *v = (size_t)number;
+  return found;
+}
+
+static bool group_number(const char *root, const char *group, const char *file, const char *name,
+                         size_t *v) {
+  char path[1024];
+  snprintf(path, sizeof path, "%s%s/%s", root, group, file);
+  return machine_number(path, name, v);
 }
 
 /* The limit of one group, or what it leaves; SIZE_MAX without a limit.  Version 1 has other names
    for the same, and a number beyond every machine for none. */
 static size_t machine_of_group(const char *root, const char *group, int left) {
-  size_t limit = machine_number(root, group, "memory.max", "");
-  bool first = !limit;
-  if (first) limit = machine_number(root, group, "memory.limit_in_bytes", "");
-  if (!limit || limit > SIZE_MAX / 4) return SIZE_MAX;
+  size_t limit, used, cache;
+  bool first = !group_number(root, group, "memory.max", "", &limit);
+  if (first && !group_number(root, group, "memory.limit_in_bytes", "", &limit)) return SIZE_MAX;
+  if (limit > SIZE_MAX / 4) return SIZE_MAX;
   if (!left) return limit;
-  size_t used = machine_number(root, group, first ? "memory.usage_in_bytes" : "memory.current", "");
+  group_number(root, group, first ? "memory.usage_in_bytes" : "memory.current", "", &used);
   /* Pages of files are given back when memory is short, also those that were read more than once.
    */
   static const char *const pages[][2] = {{"inactive_file ", "active_file "},
                                          {"total_inactive_file ", "total_active_file "}};
   for (int i = 0; i < 2; i++) {
-    size_t cache = machine_number(root, group, "memory.stat", pages[first][i]);
+    group_number(root, group, "memory.stat", pages[first][i], &cache);
     used -= cache < used ? cache : used;
   }
   return used < limit ? limit - used : 1;
@@ -96,16 +103,15 @@ size_t mr_machine_memory(void) {
   return limit < all ? limit : all;
 }
 
+size_t mr__machine_left(const char *meminfo, size_t groups) {
+  size_t kb;
+  bool known = machine_number(meminfo, "MemAvailable:", &kb);
+  size_t all = known ? (kb ? kb * 1024 : 1) : SIZE_MAX, left = all < groups ? all : groups;
+  return left == SIZE_MAX ? 0 : left;
+}
+
 size_t mr_machine_memory_left(void) {
-  char line[128];
-  unsigned long long kb = 0;
-  FILE *f = fopen("/proc/meminfo", "re");
-  while (f && fgets(line, sizeof line, f))
-    if (sscanf(line, "MemAvailable: %llu", &kb) == 1) break;
-  if (f) fclose(f);
-  size_t all = (size_t)kb * 1024, left = least_of_groups(1);
-  if (left == SIZE_MAX) return all;
-  return all && all < left ? all : left;
+  return mr__machine_left("/proc/meminfo", least_of_groups(1));
 }
 
 bool mr_machine_has(size_t bytes, size_t *left) {

@@ -12,8 +12,8 @@
 size_t mr_machine_memory(void);
 
 /* Returns the bytes of memory that this process may still take: those that the machine has
-   available, or those that its control group or a group above leaves where that is less.  0 if
-   unknown. */
+   available, or those that its control group or a group above leaves where that is less: at least
+   1, also where nothing is left.  0 if unknown. */
 size_t mr_machine_memory_left(void);
 
 /* Whether this process may still take this many bytes, before it fills them: the system would
@@ -29,6 +29,9 @@ size_t mr_process_memory(size_t *peak);
    limits, or of what they leave, at least 1.  Cache that the kernel can drop counts as free.
    Returns SIZE_MAX if none has a limit. */
 size_t mr__machine_groups(const char *root, const char *group, int left);
+
+/* mr_machine_memory_left of a file such as /proc/meminfo and of what the groups leave. */
+size_t mr__machine_left(const char *meminfo, size_t groups);
 
 /* Returns at least `bytes` of memory, 64-aligned, contents undefined; the caller frees it with
    free(). NULL without memory.  From 4 MiB on it asks the system for huge pages: a pass over an

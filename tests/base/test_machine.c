@@ -97,6 +97,29 @@ static void groups_of_version_1_count_alike(void **state) {
   drop_groups(root);
 }
 
+/* 0 is a number that the system says, and not that it says none. */
+static void nothing_left_is_not_unknown(void **state) {
+  char root[] = "/tmp/millrace-groups-XXXXXX", meminfo[512];
+  make_groups(root);
+  put(root, "job/memory.max", "8000\n"), put(root, "job/memory.current", "8000\n");
+  assert_int_equal(mr__machine_groups(root, "/job", 1), 1);
+  put(root, "job/memory.max", "0\n");
+  assert_int_equal(mr__machine_groups(root, "/job", 0), 0);
+  assert_int_equal(mr__machine_groups(root, "/job", 1), 1);
+  snprintf(meminfo, sizeof meminfo, "%s/meminfo", root);
+  put(root, "meminfo", "MemTotal:       24689764 kB\nMemFree:          1000 kB\n");
+  assert_int_equal(mr__machine_left(meminfo, SIZE_MAX), 0);
+  assert_int_equal(mr__machine_left(meminfo, 1), 1);
+  put(root, "meminfo", "MemTotal:       24689764 kB\nMemAvailable:        0 kB\n");
+  assert_int_equal(mr__machine_left(meminfo, SIZE_MAX), 1);
+  assert_int_equal(mr__machine_left(meminfo, 5000), 1);
+  put(root, "meminfo", "MemTotal:       24689764 kB\nMemAvailable:        4 kB\n");
+  assert_int_equal(mr__machine_left(meminfo, SIZE_MAX), 4096);
+  assert_int_equal(mr__machine_left(meminfo, 5000), 4096);
+  assert_int_equal(mr__machine_left(meminfo, 3000), 3000);
+  drop_groups(root);
+}
+
 static void groups_without_limits_set_none(void **state) {
   char root[] = "/tmp/millrace-groups-XXXXXX";
   make_groups(root);
@@ -115,6 +138,7 @@ int main(void) {
       cmocka_unit_test(few_bytes_are_there_and_more_than_the_machine_has_are_not),
       cmocka_unit_test(a_limit_of_a_group_above_counts),
       cmocka_unit_test(cache_that_can_be_dropped_is_free),
+      cmocka_unit_test(nothing_left_is_not_unknown),
       cmocka_unit_test(groups_without_limits_set_none),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
