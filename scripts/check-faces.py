@@ -244,12 +244,19 @@ def one_line(face, steps, last, first=1):
         fail(f"{face}: {list(steps)[max(0, at - 3):at + 4]} where {want[max(0, at - 3):at + 4]} is due, {len(steps)} of {len(want)}")
 
 
+def writes_no_more(thread):
+    """Whether a thread, a folder of /proc, is stopped or has ended."""
+    try:
+        return open(f"{thread}/stat").read().rpartition(")")[2].split()[0] in "TtZX"
+    except (FileNotFoundError, ProcessLookupError):  # it ended after it was listed, or while it was read
+        return True
+
+
 def stop_every_thread(pid):
     """A thread within a system call stops where it leaves the kernel: until then a line may still be written."""
     os.kill(pid, signal.SIGSTOP)
     threads = f"/proc/{pid}/task"
-    wait_for(lambda: all(open(f"{threads}/{t}/stat").read().rpartition(")")[2].split()[0] == "T" for t in os.listdir(threads)),
-             "every thread of the trainer to stop")
+    wait_for(lambda: all(writes_no_more(f"{threads}/{t}") for t in os.listdir(threads)), "every thread of the trainer to stop")
 
 
 def is_at_rest(run, subscriber):
