@@ -16,7 +16,9 @@
 #include "apps/run/take_batches.h"
 #include "base/clock.h"
 #include "pipeline/care.h"
+#include "pipeline/stage_order.h"
 #include "pipeline/stage_source.h"
+#include "pipeline/stage_walk.h"
 #include "stages/train/inputs.h"
 
 static const mr_flag_t predict_flags[] = {
@@ -29,6 +31,11 @@ static const mr_flag_t predict_flags[] = {
     {"--device", "cpu[:N]|opencl[:N]|cuda[:N]", "Where the model computes; default cpu."},
     {0}};
 
+typedef struct id_index {
+  uint64_t id;
+  int64_t index; /* in the source */
+} id_index_t;
+
 typedef struct job {
   const mr_args_t *args;
   mr_checkpoint_arg_t of;
@@ -39,6 +46,9 @@ typedef struct job {
   char source[64];     /* of the source */
   mr_stage_t *records; /* the source itself, once the graph is settled */
   mr_predict_rows_t *rows;
+  bool moved;        /* a row's place does not tell its record */
+  id_index_t *of_id; /* [n_ids] sorted; heap; NULL: not needed yet */
+  int64_t n_ids;
   int64_t kept, done, bad; /* records: of an earlier command, written, of these unreadable */
 } job_t;
 
@@ -65,7 +75,53 @@ static mr_err_t place_source(job_t *j, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* All records once, in order, bad ones included, also where the run evaluated fewer of its own. */
+/* Settings by which stages choose and order records, with the values that pass each record once, in
+   the order of the source. */
+typedef struct plain {
+  const char *name, *value;
+  const char *most; /* the value where the setting is no number of passes but the most records;
+                       NULL: the same */
+  bool cuts;        /* other values, as those below `most`, leave out records of the end alone */
+  bool batches;     /* of stages that make or change batches */
+} plain_t;
+
+static const plain_t plain_settings[] = {
+    {.name = "epochs", .value = "1"},
+    {.name = "first", .value = "0", .cuts = true},
+    {.name = "n", .value = "1", .most = "1000000000000000"},
+    {.name = "shuffle", .value = "false"},
+    {.name = "shard", .value = ""},
+    {.name = "range", .value = ":"},
+    {.name = "window-size", .value = "1"},
+    {.name = "num-workers", .value = "1"},
+    {.name = "label", .value = ""},
+    {.name = "field", .value = ""},
+    {.name = "key", .value = "0:1.9e19"},
+    {.name = "modulo", .value = "0"},
+    {.name = "p", .value = "1"},
+    {.name = "invert", .value = "false"},
+    {.name = "drop-remainder", .value = "false", .cuts = true},
+    {.name = "drop-remainder", .value = "false", .cuts = true, .batches = true},
+    {.name = "order", .value = "stream", .batches = true},
+    {.name = "host", .value = "", .batches = true},
+    {.name = "skip-steps", .value = "", .batches = true}};
+enum { PLAIN = sizeof plain_settings / sizeof *plain_settings };
+
+static const char *plain_value(const plain_t *p, const mr_opt_t *o) {
+  return p->most && !o->length ? p->most : p->value;
+}
+
+/* Whether a stage says which records come when. */
+static bool chooses_records(const mr_stage_def_t *d) { return d->order || d->filter || d->walk; }
+
+/* A stage's setting of this row; NULL: it has none. */
+static const mr_opt_t *plain_setting(const mr_stage_def_t *d, const plain_t *p) {
+  bool asked = p->batches ? d->out[0].flow == MR_FLOW_BATCHES : chooses_records(d);
+  return asked ? mr_stage_def_opt(d, p->name) : NULL;
+}
+
+/* All records once, in order, bad ones included, also where the run evaluated fewer of its own, or
+   those in another order. */
 static mr_err_t take_all_records(job_t *j, mr_diag_t *diag) {
   const mr_stage_def_t *def = mr_graph_stage(j->g, j->source)->def;
   bool own_test = j->found->kind == MR_KIND_CIFAR10 || j->found->kind == MR_KIND_CIFAR100;
@@ -78,13 +134,49 @@ static mr_err_t take_all_records(job_t *j, mr_diag_t *diag) {
       MR_TRY(mr_graph_set(j->g, j->source, set[i][0], set[i][1], diag));
   for (const char *s = j->batches; s; s = mr_graph_before(j->g, s, 0)) {
     const mr_stage_def_t *d = mr_graph_stage(j->g, s)->def;
-    if (mr_stage_def_opt(d, "epochs")) MR_TRY(mr_graph_set(j->g, s, "epochs", "1", diag));
-    if (mr_stage_def_opt(d, "first")) MR_TRY(mr_graph_set(j->g, s, "first", "0", diag));
-    if (mr_stage_def_opt(d, "range")) MR_TRY(mr_graph_set(j->g, s, "range", ":", diag));
-    if (mr_stage_def_opt(d, "drop-remainder"))
-      MR_TRY(mr_graph_set(j->g, s, "drop-remainder", "false", diag));
+    for (int i = 0; i < PLAIN; i++) {
+      const mr_opt_t *o = plain_setting(d, &plain_settings[i]);
+      if (o) MR_TRY(mr_graph_set(j->g, s, o->name, plain_value(&plain_settings[i], o), diag));
+    }
   }
   return MR_OK;
+}
+
+/* Whether a stage may give records elsewhere than in the place that they have in the source: *name
+   is the setting by which it does, NULL: none. */
+static bool moves_records(const mr_graph_t *g, const char *stage, const char **name) {
+  const mr_stage_def_t *d = mr_graph_stage(g, stage)->def;
+  bool known = !chooses_records(d) || (d->order && d->order->taken == mr_taken_in_place) ||
+               (d->walk && d->walk->one_each);
+  *name = NULL;
+  for (int i = 0; i < PLAIN; i++) {
+    const plain_t *p = &plain_settings[i];
+    const mr_opt_t *o = plain_setting(d, p);
+    if (!o) continue;
+    known = true;
+    const char *value = mr_graph_setting(g, stage, o->name);
+    if (p->cuts || (p->most && !o->length)) continue;
+    if (strcmp(value ? value : "", p->value) != 0) return *name = o->name, true;
+  }
+  return !known;
+}
+
+/* Finds whether the place of a row tells its record.  Where it does not, the record's own id does,
+   which is another one's if that took the place of a bad one: so a bad one fails then, unless the
+   command line says otherwise. */
+static mr_err_t find_order(job_t *j, mr_diag_t *diag) {
+  const char *name, *asked = NULL;
+  for (const char *s = j->batches; s && !j->moved; s = mr_graph_before(j->g, s, 0)) {
+    j->moved = moves_records(j->g, s, &name);
+    if (j->moved)
+      mr_notice(
+          "predict: %s%s%s may leave out, repeat or reorder records: rows come as it gives them", s,
+          name ? "." : "", name ? name : "");
+  }
+  for (int i = 2; i < j->args->n_words && !asked; i++) asked = strstr(j->args->word[i], "on-bad=");
+  if (!j->moved || asked || !mr_stage_def_opt(mr_graph_stage(j->g, j->source)->def, "on-bad"))
+    return MR_OK;
+  return mr_graph_set(j->g, j->source, "on-bad", "fail", diag);
 }
 
 /* The line of the run's records that are evaluated, with the source that was recognised. */
@@ -189,6 +281,7 @@ static mr_err_t build_line(job_t *j, mr_diag_t *diag) {
   MR_TRY(take_all_records(j, diag));
   for (int i = 2; i < a->n_words; i++)
     if (strncmp(a->word[i], "source=", 7)) MR_TRY(mr_graph_override(j->g, a->word[i], diag));
+  MR_TRY(find_order(j, diag));
   MR_TRY(add_predict(j, diag));
   return keep_precision(j, value, diag);
 }
@@ -203,16 +296,61 @@ static bool predict_ready(void *ctx, const mr_graph_t *g) {
   return !j->kept || !n || j->kept < n;
 }
 
-/* Record `index` of the source.  A row whose key is another record's stands for a bad one. */
-static void name_row(const job_t *j, int64_t index, const mr_buf_t *b, int i, char *file,
-                     mr_predict_row_t *row) {
+static int by_id(const void *a, const void *b) {
+  const id_index_t *x = a, *y = b;
+  int order = (x->id > y->id) - (x->id < y->id);
+  return order ? order : (x->index > y->index) - (x->index < y->index);
+}
+
+/* Asks the source for the ids of all of its records. */
+static mr_err_t list_ids(job_t *j, mr_diag_t *diag) {
+  static char file[MR_WHERE_MAX];
+  j->n_ids = j->records->out_spec[0].n_records;
+  j->of_id = malloc((size_t)j->n_ids * sizeof *j->of_id + 1);
+  if (!j->of_id) return mr_no_memory(diag, "the ids of %" PRId64 " records", j->n_ids);
+  for (int64_t i = 0; i < j->n_ids; i++) {
+    mr_where_t where = {.file = file, .offset = -1};
+    j->records->def->source->where(j->records, i, &where);
+    j->of_id[i] = (id_index_t){where.key, i};
+  }
+  qsort(j->of_id, (size_t)j->n_ids, sizeof *j->of_id, by_id);
+  return MR_OK;
+}
+
+/* The index of the source's record with an id, -1: none.  Of several, the first. */
+static mr_err_t index_of_id(job_t *j, uint64_t id, int64_t *index, mr_diag_t *diag) {
+  const mr_source_def_t *source = j->records->def->source;
+  if (source->index_of) return *index = source->index_of(j->records, id), MR_OK;
+  if (!j->of_id) MR_TRY(list_ids(j, diag));
+  const id_index_t want = {.id = id, .index = -1}; /* before all of that id */
+  int64_t lo = 0, hi = j->n_ids;
+  while (lo < hi) {
+    int64_t mid = lo + (hi - lo) / 2;
+    if (by_id(&j->of_id[mid], &want) < 0)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  *index = lo < j->n_ids && j->of_id[lo].id == id ? j->of_id[lo].index : -1;
+  return MR_OK;
+}
+
+/* Names row i of a batch, at `place` of the stream.  A record in its place whose id is another's
+   stands for a bad one. */
+static mr_err_t name_row(job_t *j, int64_t place, const mr_buf_t *b, int i, char *file,
+                         mr_predict_row_t *row, mr_diag_t *diag) {
   mr_where_t where = {.file = file, .offset = -1};
+  int64_t index = place;
   *row = (mr_predict_row_t){.id = b->key[i] & ~MR_KEY_SKIPPED, .offset = -1};
+  row->bad = b->excluded[i];
   file[0] = 0;
-  if (!j->records || !mr_says_where(j->records->def)) return;
+  if (!j->records || !mr_says_where(j->records->def)) return MR_OK;
+  if (j->moved) MR_TRY(index_of_id(j, row->id, &index, diag));
+  if (index < 0) return MR_OK;
   j->records->def->source->where(j->records, index, &where);
-  row->bad = where.key != row->id || b->excluded[i];
+  row->bad |= where.key != row->id;
   row->id = where.key, row->file = file, row->offset = where.offset;
+  return MR_OK;
 }
 
 static mr_err_t write_batch_rows(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
@@ -223,7 +361,7 @@ static mr_err_t write_batch_rows(void *ctx, const mr_spec_t *spec, int64_t step,
   const mr_field_t *field = &spec->field[f];
   for (int i = 0; i < b->n; i++) {
     mr_predict_row_t row;
-    name_row(j, (step - 1) * spec->batch + i, b, i, file, &row);
+    MR_TRY(name_row(j, (step - 1) * spec->batch + i, b, i, file, &row, diag));
     row.n = field->dim[0];
     row.value = (const float *)b->field[f].data + (size_t)i * (size_t)row.n;
     MR_TRY(mr_predict_rows_add(j->rows, field, f > 0, &row, diag));
@@ -302,6 +440,7 @@ static int predict_run(const mr_args_t *a, mr_diag_t *diag) {
   if (e >= 0) e = predict_all(&j, diag);
   e = mr_predict_rows_close(j.rows, e, diag);
   mr_graph_destroy(j.own);
+  free(j.of_id);
   mr_checkpoint_arg_fini(&j.of);
   if (*j.found->list) unlink(j.found->list);
   free(j.found);

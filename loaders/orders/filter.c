@@ -82,6 +82,7 @@ static mr_err_t check_value(mr_stage_t *s, int64_t v) {
 static mr_err_t filter_plan(mr_stage_t *s) {
   filter_t *t = s->state;
   MR_TRY(parse_values(s));
+  if (t->field_name && !*t->field_name) t->field_name = NULL;
   s->out_spec[0] = s->in_spec[0];
   if (!t->n_values && t->field_name)
     return mr_stage_fail(

@@ -306,6 +306,110 @@ static void no_record_is_left_out_because_the_run_evaluated_few(void **state) {
   free(few), free(all);
 }
 
+enum { TWELVE = 12 };
+
+static void write_twelve(void) {
+  static float x[TWELVE * 4], y[TWELVE];
+  const int64_t rows[] = {TWELVE, 4};
+  for (int i = 0; i < TWELVE; i++) x[i * 4] = y[i] = (float)i;
+  assert_true(mr_make_folder("twelve", NULL) >= 0);
+  assert_int_equal(mr_npy_save("twelve/x.npy", MR_F32, 2, rows, x, NULL), MR_OK);
+  assert_int_equal(mr_npy_save("twelve/y.npy", MR_F32, 1, rows, y, NULL), MR_OK);
+}
+
+/* The graph of a run that evaluates arrays of twelve rows behind these orders. */
+static void run_with_orders(const char *run, const char *orders) {
+  char text[900];
+  int n = snprintf(text, sizeof text,
+                   "let run = unset\n"
+                   "let data = twelve\n"
+                   "npy name=data fields=x:$data/x.npy,y:$data/y.npy ! sequential ! batch 4\n"
+                   "  ! train-step name=train model=mlp hidden=4 steps=1 threads=1\n"
+                   "  leak-check=off\n"
+                   "npy name=valid-data fields=x:$data/x.npy,y:$data/y.npy ! %s ! batch 5\n"
+                   "  drop-remainder ! train.valid\n"
+                   "train.state ! checkpoint dir=$run/checkpoints\n",
+                   orders);
+  assert_int_equal(mr_write_file("orders.mr", text, (size_t)n, NULL), MR_OK);
+  RUN(&p, "train", "--graph", "orders.mr", "--run-dir", run);
+  must();
+}
+
+/* Rows 0 to 11, each with the file and the place of its record. */
+static void expect_twelve_rows(const char *path) {
+  char *text = read_text(path), *rest = NULL;
+  int n = 0;
+  for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), n++) {
+    cJSON *o = cJSON_Parse(line);
+    if (!o || cJSON_GetObjectItem(o, "bad") || cJSON_GetObjectItem(o, "id")->valueint != n)
+      fail_msg("row %d: %s", n, line);
+    assert_non_null(cJSON_GetStringValue(cJSON_GetObjectItem(o, "file")));
+    cJSON_Delete(o);
+  }
+  free(text);
+  assert_int_equal(n, TWELVE);
+}
+
+/* Orders, shards and ends of the run's line are those of its evaluation, not of what is given. */
+static void each_record_has_its_row_whatever_the_evaluation_chooses(void **state) {
+  static const char *const orders[] = {
+      "shuffle seed=1 epochs=0",
+      "shuffle first=7",
+      "shuffle seed=3 shard=1/2",
+      "sequential shard=0/2",
+      "sequential epochs=3 ! limit 4",
+      "sequential ! slice ::-2",
+      "sequential ! repeat 2",
+      "sequential ! repeat",
+      "sequential ! filter key=2:5 invert",
+      "sequential ! window-shuffle 4 seed=2",
+      "sequential ! to-iter-dataset ! window-shuffle 4 seed=2 ! limit 8",
+      "sequential ! mp-prefetch 2",
+      "seed 3 ! shuffle ! random-map",
+  };
+  write_twelve();
+  for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+    char run[16], name[16];
+    snprintf(run, sizeof run, "o%zu", i), snprintf(name, sizeof name, "o%zu.jsonl", i);
+    run_with_orders(run, orders[i]);
+    RUN(&p, "predict", run, "twelve", "--out", name);
+    if (p.status || strstr(p.err, "cannot be read") || strstr(p.err, "predict:"))
+      fail_msg("%s: %s%s", orders[i], p.err, p.out);
+    expect_twelve_rows(name);
+  }
+}
+
+/* The command line may order and choose: rows are those of the records that come, and it is said.
+ */
+static void rows_in_an_order_of_the_command_line_have_their_own_ids(void **state) {
+  uint32_t seen = 0;
+  write_twelve();
+  run_with_orders("ordered", "shuffle seed=1 name=order");
+  RUN(&p, "predict", "ordered", "twelve", "order.shuffle=true", "--out", "ordered.jsonl");
+  must();
+  assert_null(strstr(p.err, "cannot be read"));
+  assert_non_null(strstr(p.err, "predict: order.shuffle may leave out, repeat or reorder records"));
+  char *text = read_text("ordered.jsonl"), *rest = NULL;
+  bool sorted = true;
+  int n = 0;
+  for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), n++) {
+    cJSON *o = cJSON_Parse(line);
+    assert_non_null(o);
+    assert_null(cJSON_GetObjectItem(o, "bad"));
+    int id = cJSON_GetObjectItem(o, "id")->valueint;
+    assert_true(id >= 0 && id < TWELVE);
+    seen |= 1u << id, sorted &= id == n;
+    cJSON_Delete(o);
+  }
+  free(text);
+  assert_int_equal(seen, (1u << TWELVE) - 1);
+  assert_false(sorted);
+  RUN(&p, "predict", "ordered", "twelve", "first=3", "--out", "three.jsonl");
+  must();
+  assert_int_equal(count_lines("three.jsonl"), 3);
+  assert_null(strstr(p.err, "predict:"));
+}
+
 static void a_checkpoint_alone_predicts_the_same(void **state) {
   RUN(&p, "predict", "r", "photos", "--out", "a.csv");
   must();
@@ -407,6 +511,8 @@ int main(void) {
       cmocka_unit_test(mistakes_need_a_file_and_a_model_of_classes),
       cmocka_unit_test(a_graph_whose_sources_have_no_names_predicts_too),
       cmocka_unit_test(no_record_is_left_out_because_the_run_evaluated_few),
+      cmocka_unit_test(each_record_has_its_row_whatever_the_evaluation_chooses),
+      cmocka_unit_test(rows_in_an_order_of_the_command_line_have_their_own_ids),
       cmocka_unit_test(a_checkpoint_alone_predicts_the_same),
       cmocka_unit_test(a_command_that_was_killed_continues_behind_its_whole_batches),
       cmocka_unit_test(a_record_that_cannot_be_read_has_its_row),
