@@ -32,7 +32,8 @@ mr_err_t mr__recognise_files(const char *folder, const char *const *name, int n,
 /* Recognises what lies at a URL that names no file, by requests for what the kinds have there, or
    for the parts of the one that is wanted (MR_KINDS: none); out->kind stays what it is if nothing
    is found.  word[0,n): NAME=VALUE, of which those of MR_REMOTE_OPTS decide how it is asked.
-   Blocks. Fails as mr_remote_find and mr_remote_list. */
+   Blocks.  Fails as mr_remote_find and mr_remote_list; for a kind that is wanted only by
+   MR_ERR_NOMEM, MR_ERR_USAGE and as mr_remote_open, and else as if nothing was found. */
 mr_err_t mr__recognise_url(const char *url, mr_kind_t want, const char *const *word, int n,
                            mr_found_t *out, mr_diag_t *diag);
 

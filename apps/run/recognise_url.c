@@ -201,14 +201,21 @@ static mr_err_t refuse_cifar(const place_t *p, mr_diag_t *diag) {
 
 static bool may_be(mr_kind_t want, mr_kind_t kind) { return want == MR_KINDS || want == kind; }
 
+/* Whether a listing can tell of a kind: by the endings of files, or by parts of pictures. */
+static bool is_listed(mr_kind_t want) {
+  return may_be(want, MR_KIND_PICTURES) || *mr_kind_texts[want].ends;
+}
+
 static mr_err_t look_at(const place_t *p, mr_kind_t want, mr_found_t *out, mr_diag_t *diag) {
   if (may_be(want, MR_KIND_MDS) || want == MR_KIND_LITDATA) MR_TRY(find_remote_index(p, out, diag));
   if (out->kind == MR_KINDS && may_be(want, MR_KIND_NPY)) MR_TRY(find_remote_arrays(p, out, diag));
   if (out->kind == MR_KINDS && want == MR_KINDS) MR_TRY(refuse_cifar(p, diag));
-  if (out->kind != MR_KINDS || p->url[0] != 's') return MR_OK;
+  if (out->kind != MR_KINDS || p->url[0] != 's' || !is_listed(want)) return MR_OK;
   return look_into_bucket(p, want, out, diag);
 }
 
+/* A kind that the user names needs no look: where one fails, its stage reads what it is given, or
+   says why it cannot. */
 mr_err_t mr__recognise_url(const char *url, mr_kind_t want, const char *const *word, int n,
                            mr_found_t *out, mr_diag_t *diag) {
   conf_t conf = {0};
@@ -221,8 +228,12 @@ mr_err_t mr__recognise_url(const char *url, mr_kind_t want, const char *const *w
   MR_TRY(read_conf(&conf, word, n, diag));
   conf.remote.cache = NULL; /* names and indexes: they are read once more, and then kept */
   MR_TRY(mr_remote_open(&place.remote, &conf.remote, diag));
+  const mr_found_t before = *out;
+  mr_diag_t why = {0};
   snprintf(out->data, sizeof out->data, "%s", folder);
-  mr_err_t e = look_at(&place, want, out, diag);
+  mr_err_t e = look_at(&place, want, out, &why);
   mr_remote_close(place.remote);
-  return e;
+  bool named = e < 0 && want != MR_KINDS && e != MR_ERR_NOMEM && e != MR_ERR_USAGE;
+  if (!named) return mr_diag_relay(diag, e, &why);
+  return *out = before, MR_OK;
 }
