@@ -226,9 +226,12 @@ static void write_maps(const mr_records_seen_t *seen, const mr_field_t *image, c
 static mr_err_t line_alone(job_t *j, mr_diag_t *diag) {
   mr_train_inputs_t in;
   mr_records_seen_t seen;
-  char maps[1024], text[2048];
+  char maps[1024], text[2048], settings[4096];
+  bool taken[MR_WORDS_MAX] = {0}; /* all of them are set in the graph too */
   const mr_field_t *image = NULL;
-  MR_TRY(mr_see(j->found, "", &seen, diag));
+  MR_TRY(mr_source_settings(j->found->kind, j->args->word + 2, j->args->n_words - 2, taken,
+                            settings, sizeof settings, diag));
+  MR_TRY(mr_see(j->found, settings, &seen, diag));
   MR_TRY(mr_train_inputs_read(j->of.path, &in, diag));
   for (int i = 0; i < in.spec.n_fields && !image; i++)
     if (in.spec.field[i].layout != MR_LAYOUT_NONE) image = &in.spec.field[i];
@@ -435,7 +438,9 @@ static int predict_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_err_t e = mr_args_settings(a, 2, diag);
   if (e >= 0) e = mr_device_named(a, diag);
   if (e >= 0) e = mr_checkpoint_arg(a->word[0], NULL, NULL, 0, &j.of, diag);
-  if (e >= 0) e = mr_recognise_unlabelled(a->word[1], source_word(a), j.found, diag);
+  if (e >= 0)
+    e = mr_recognise_unlabelled(a->word[1], source_word(a), a->word + 2, a->n_words - 2, j.found,
+                                diag);
   if (e >= 0) e = build_line(&j, diag);
   if (e >= 0) e = predict_all(&j, diag);
   e = mr_predict_rows_close(j.rows, e, diag);

@@ -473,8 +473,8 @@ static mr_err_t list_pictures(const char *folder, const char *only, mr_found_t *
   return MR_OK;
 }
 
-mr_err_t mr_recognise_unlabelled(const char *path, const char *kind, mr_found_t *out,
-                                 mr_diag_t *diag) {
+mr_err_t mr_recognise_unlabelled(const char *path, const char *kind, const char *const *word, int n,
+                                 mr_found_t *out, mr_diag_t *diag) {
   char folder[FOUND_PATH];
   struct stat st;
   bool there = strlen(path) < sizeof folder && stat(path, &st) == 0;
@@ -486,7 +486,7 @@ mr_err_t mr_recognise_unlabelled(const char *path, const char *kind, mr_found_t 
   }
   if (!kind && there && S_ISDIR(st.st_mode) && holds_pictures(path, false))
     return list_pictures(path, NULL, out, diag);
-  MR_TRY(mr_recognise(path, kind, NULL, 0, out, diag));
+  MR_TRY(mr_recognise(path, kind, word, n, out, diag));
   if (!*out->valid) return MR_OK;
   return mr_fail(diag, MR_ERR_USAGE,
                  "%.300s: has parts for training and validation; name one of them", path);

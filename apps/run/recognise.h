@@ -29,7 +29,7 @@ mr_err_t mr_recognise(const char *path, const char *kind, const char *const *wor
 /* The same for predictions, which need no classes: a picture, or a folder with pictures in no
    folders of classes, becomes a temporary list of them, out->list, which the caller unlinks.
    MR_ERR_USAGE for a folder of several parts. */
-mr_err_t mr_recognise_unlabelled(const char *path, const char *kind, mr_found_t *out,
-                                 mr_diag_t *diag);
+mr_err_t mr_recognise_unlabelled(const char *path, const char *kind, const char *const *word, int n,
+                                 mr_found_t *out, mr_diag_t *diag);
 
 #endif

@@ -73,9 +73,24 @@ static void a_kind_that_is_named_needs_no_look(void **state) {
   assert_true(listings > before);
 }
 
+static void predict_asks_as_its_command_line_says(void **state) {
+  char dir[] = "/tmp/mr-url-XXXXXX", run[64];
+  assert_non_null(mkdtemp(dir));
+  snprintf(run, sizeof run, "%s/r", dir);
+  RUN(&p, "train", "--data", "synthetic", "--run-dir", run, "--steps", "1", "layers=1", "embed=16",
+      "mlp=16", "heads=2", "batch=4", "threads=1");
+  if (p.status) fail_msg("%s%s", p.err, p.out);
+  int before = asked;
+  RUN(&p, "predict", run, "s3://there/set", endpoint, "retries=0");
+  expect("403");
+  assert_true(asked > before);
+  assert_int_equal(program_forget(dir), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_kind_that_is_named_needs_no_look),
+      cmocka_unit_test(predict_asks_as_its_command_line_says),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
