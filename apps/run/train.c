@@ -1,5 +1,6 @@
 /* millrace train: runs the default graph, or the user's, in a run folder, with orderly stop and
    resume. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,8 +187,15 @@ static void drop_words(given_t *in, const bool *taken) {
   in->n = n;
 }
 
+/* Whether a place is left to the default graph though mr_recognise has failed: it is on this
+   machine, and not there, or nothing is recognised in it.  What a server answers is told. */
+static bool is_left_to_default(const char *place, const mr_found_t *f, mr_err_t e) {
+  if (strstr(place, "://") || f->kind != MR_KINDS) return false;
+  return e == MR_ERR_DATA || (e == MR_ERR_IO && access(place, F_OK) < 0 && errno == ENOENT);
+}
+
 /* Recognises the data and chooses their graph.  CIFAR-10 has the default graph; and a folder that
-   nothing is recognised in is left to it too, if it is not there or the user calls it CIFAR's. */
+   nothing is recognised in is left to it too, if the user calls it CIFAR's (--data). */
 static mr_err_t choose_for_place(given_t *in, bool by_flag, mr_diag_t *diag) {
   static char cifar[MR_FOUND_TEXT];
   mr_found_t *f = malloc(sizeof *f);
@@ -196,7 +204,7 @@ static mr_err_t choose_for_place(given_t *in, bool by_flag, mr_diag_t *diag) {
   mr_diag_t why = {0};
   if (!f) return mr_no_memory(diag, "a graph");
   mr_err_t e = mr_recognise(in->place, kind, in->word, in->n, f, &why);
-  bool unknown = by_flag && e < 0 && !kind;
+  bool unknown = by_flag && e < 0 && !kind && is_left_to_default(in->place, f, e);
   if (e >= 0 && f->kind == MR_KIND_CIFAR10)
     in->place = strcpy(cifar, f->data);
   else if (e >= 0)
