@@ -215,14 +215,29 @@ static mr_err_t choose_for_place(given_t *in, bool by_flag, mr_diag_t *diag) {
   return unknown ? MR_OK : mr_diag_relay(diag, e, &why);
 }
 
+/* The name of the variable, *n bytes, that a line of graph text gives a value; NULL: it gives none.
+ */
+static const char *let_of_line(const char *line, size_t *n) {
+  const char *blanks = " \t\r", *let = line + strspn(line, blanks);
+  if (strncmp(let, "let", 3) != 0) return NULL;
+  const char *name = let + 3 + strspn(let + 3, blanks);
+  *n = strcspn(name, " \t\r\n=\"'#$");
+  if (name == let + 3 || !*n || name[*n + strspn(name + *n, blanks)] != '=') return NULL;
+  return name;
+}
+
+/* The line behind a line; it is "" behind the last one. */
+static const char *next_line(const char *line) {
+  line += strcspn(line, "\n");
+  return line + (*line == '\n');
+}
+
 /* Whether a graph's text gives a variable a value. */
 static bool lets_variable(const char *text, const char *variable) {
-  size_t n = strlen(variable);
-  for (const char *line = text; line; line = strchr(line, '\n')) {
-    line += strspn(line, "\n \t\r");
-    const char *name = line + 3 + strspn(line + (strncmp(line, "let", 3) ? 0 : 3), " \t");
-    if (strncmp(line, "let", 3) || name == line + 3 || strncmp(name, variable, n)) continue;
-    if (name[n + strspn(name + n, " \t")] == '=') return true;
+  size_t n;
+  for (const char *line = text; *line; line = next_line(line)) {
+    const char *name = let_of_line(line, &n);
+    if (name && n == strlen(variable) && !strncmp(name, variable, n)) return true;
   }
   return false;
 }
@@ -688,17 +703,27 @@ static void print_other_words(const given_t *in, const char *text) {
   if (n) puts("\n");
 }
 
+/* Prints the line that gives a variable a value: quoted, as graph text reads it. */
+static void print_let(const char *name, const char *value) {
+  printf("let %-6s = \"", name);
+  for (; *value; value++) printf("%s%c", strchr("\"\\", *value) ? "\\" : "", *value);
+  puts("\"");
+}
+
 /* Prints a graph's text, its variables with the values that the command line gives them. */
 static void print_text(const mr_args_t *a, const given_t *in, const char *text) {
   print_other_words(in, text);
   for (const char *line = text, *end; *line; line = end) {
-    char name[64] = "";
-    end = line + strcspn(line, "\n");
-    end += *end == '\n';
-    sscanf(line, "let %63[^ =\t\n]", name);
-    const char *value = *name && !strncmp(line, "let ", 4) ? value_of_let(a, in, name) : NULL;
+    char name[128] = "";
+    size_t n = 0;
+    const char *let = let_of_line(line, &n), *value = NULL;
+    end = next_line(line);
+    if (let && n < sizeof name) {
+      snprintf(name, sizeof name, "%.*s", (int)n, let);
+      value = value_of_let(a, in, name);
+    }
     if (value)
-      printf("let %-6s = \"%s\"\n", name, value);
+      print_let(name, value);
     else
       fwrite(line, 1, (size_t)(end - line), stdout);
   }
@@ -710,6 +735,11 @@ static int print_graph(const mr_args_t *a, given_t *in, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_USAGE, "--print-graph: a resumed run's graph is its graph.mr");
   MR_TRY(choose_graph_of(a, in, diag));
   MR_TRY(read_own_graph(a, in, diag));
+  for (int i = 0; i < in->n; i++)
+    if (strchr(in->word[i], '\n'))
+      return mr_fail(diag, MR_ERR_USAGE,
+                     "--print-graph: %.*s=: want a value of one line, which graph text can hold",
+                     (int)strcspn(in->word[i], "="), in->word[i]);
   print_text(a, in, in->own ? in->own : in->chosen ? in->chosen : mr_default_graph);
   return 0;
 }

@@ -108,6 +108,20 @@ static void a_graph_is_printed_and_nothing_made(void **state) {
   expect_said("command line of --graph FILE too: lr=1e-3\n");
 }
 
+/* Lines that graph text allows, and values that want quotes. */
+static void a_printed_graph_has_the_values_of_the_command_line(void **state) {
+  write_words("lines.mr",
+              "  let where = nowhere\nlet\tseed=1 # a word\nlet rate = 1\n"
+              "count 5 name=c ! sequential seed=$seed ! batch 2 ! null name=$where\n");
+  RUN(&p, "train", "--graph", "lines.mr", "--print-graph", "where=a \"b\\", "seed=7", "lr=2");
+  expect_said("let where  = \"a \\\"b\\\\\"\n");
+  expect_said("let seed   = \"7\"\n");
+  expect_said("let rate = 1\n");
+  expect_said("command line of --graph FILE too: lr=2\n");
+  RUN(&p, "train", "--graph", "lines.mr", "--print-graph", "where=a\nb");
+  expect(2, "where=: want a value of one line");
+}
+
 static void each_kind_of_data_is_recognised(void **state) {
   static const struct {
     const char *path, *called, *line;
@@ -230,6 +244,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pictures_are_trained_on_and_their_run_is_evaluated),
       cmocka_unit_test(a_graph_is_printed_and_nothing_made),
+      cmocka_unit_test(a_printed_graph_has_the_values_of_the_command_line),
       cmocka_unit_test(each_kind_of_data_is_recognised),
       cmocka_unit_test(a_name_decides_which_stage_reads_a_file),
       cmocka_unit_test(data_that_could_mean_several_things_need_a_setting),
