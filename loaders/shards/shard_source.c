@@ -163,8 +163,11 @@ static bool lies_beside(const mr_shard_source_t *t, int i) {
 mr_err_t mr__shard_agree(mr_stage_t *s, const mr_classes_t *with_data, const char *where) {
   const mr_shard_source_t *t = s->state;
   const mr_classes_t *used = &t->named;
-  char one[160], other[160];
+  char one[160], other[160], path[MR_PATH_MAX];
   mr_diag_t why = {0};
+  const char *of = t->names_file    ? t->names_file
+                   : t->packed <= 0 ? "the folder of the first file"
+                                    : packed_names(t, t->packed, path);
   int both = used->n < with_data->n ? used->n : with_data->n, differ = 0;
   for (int i = 0; i < both; i++) differ += !mr_same_name(used->name[i], with_data->name[i]);
   if (!differ) return MR_OK;
@@ -180,9 +183,7 @@ mr_err_t mr__shard_agree(mr_stage_t *s, const mr_classes_t *with_data, const cha
     return mr_stage_fail(s, MR_ERR_DATA,
                          "%s calls the %d classes %s, and %s the %d classes %s: one number would "
                          "mean two classes; %s",
-                         where, with_data->n, other,
-                         t->names_file ? t->names_file : "the folder of the first file", used->n,
-                         one,
+                         where, with_data->n, other, of ? of : path, used->n, one,
                          t->names_file ? "want names= in the order of the data's, or without it"
                                        : "stage concatenate joins such sets by name");
   mr_notice("%s: the classes %s of %s are called %s, as names= says", t->shards->shard->path, other,
@@ -190,23 +191,45 @@ mr_err_t mr__shard_agree(mr_stage_t *s, const mr_classes_t *with_data, const cha
   return MR_OK;
 }
 
-/* Compares the names beside the files with those that are used, a folder after the other; without
-   names= a list that has more of them takes their place. */
-static mr_err_t compare_packed(mr_stage_t *s) {
+/* Takes the longest list of names that lies beside the files, of which the others are to be
+   beginnings: t->packed is -1 without one. */
+static mr_err_t choose_packed(mr_stage_t *s) {
   mr_shard_source_t *t = s->state;
   char path[MR_PATH_MAX];
+  for (int i = 0; i < t->shards->n; i++) {
+    mr_class_names_t names = {0};
+    mr_diag_t why = {0};
+    if (lies_beside(t, i) || !packed_names(t, i, path)) continue;
+    mr_err_t e = mr__class_names_read(&names, NULL, path, 0, &why);
+    if (e < 0) return mr_stage_relay(s, e, &why);
+    if (t->packed < 0 || names.n > t->names.n) {
+      mr_class_names_t shorter = t->names;
+      t->names = names, names = shorter, t->packed = i;
+    }
+    mr__class_names_free(&names);
+  }
+  return MR_OK;
+}
+
+/* Compares the names beside the files with those that are used, once the fields are known: without
+   a label that has these names nothing is said of them. */
+static mr_err_t compare_packed(mr_stage_t *s, const mr_spec_t *out) {
+  mr_shard_source_t *t = s->state;
+  char path[MR_PATH_MAX];
+  bool read = false;
+  for (int f = 0; f < out->n_fields; f++) read |= out->field[f].classes == &t->named;
+  if (!read || !t->names.index) return MR_OK; /* without an index they are words of the data */
+  if (t->packed >= 0 && t->classes != t->named.n)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting classes = %" PRId64 ": %s has %d names, want as many", t->classes,
+                         packed_names(t, t->packed, path) ? path : MR_PACK_CLASSES, t->named.n);
   mr_err_t e = MR_OK;
   for (int i = 0; i < t->shards->n && e >= 0; i++) {
     mr_class_names_t names = {0};
     mr_diag_t why = {0};
-    if (lies_beside(t, i) || !packed_names(t, i, path)) continue;
+    if (i == t->packed || lies_beside(t, i) || !packed_names(t, i, path)) continue;
     e = mr_stage_relay(s, mr__class_names_read(&names, NULL, path, 0, &why), &why);
     if (e >= 0) e = mr__shard_agree(s, &(mr_classes_t){names.n, names.name}, path);
-    if (e >= 0 && !t->names_file && names.n > t->names.n) {
-      mr_class_names_t shorter = t->names;
-      t->names = names, names = shorter;
-      t->classes = t->names.n, t->named = (mr_classes_t){t->names.n, t->names.name};
-    }
     mr__class_names_free(&names);
   }
   return e;
@@ -216,20 +239,18 @@ static mr_err_t compare_packed(mr_stage_t *s) {
 static mr_err_t name_classes(mr_stage_t *s) {
   mr_shard_source_t *t = s->state;
   mr_diag_t why = {0};
-  char packed[MR_PATH_MAX];
-  const char *file = t->names_file;
-  for (int i = 0; i < t->shards->n && !file; i++)
-    if (!lies_beside(t, i)) file = packed_names(t, i, packed);
-  t->named = (mr_classes_t){0};
-  if (file) {
-    mr_err_t e = mr__class_names_read(&t->names, NULL, file, (int)t->classes, &why);
-    if (e < 0) return mr_stage_relay(s, e, &why);
-    t->classes = t->names.n;
-    t->named = (mr_classes_t){t->names.n, t->names.name};
-    return compare_packed(s);
-  }
-  mr_err_t e = mr__class_names_numbers(&t->names, (int)t->classes, &why);
-  return mr_stage_relay(s, e, &why);
+  if (!mr_setting_given(s, offsetof(mr_shard_source_t, classes))) t->classes = 0;
+  mr__class_names_free(&t->names);
+  t->named = (mr_classes_t){0}, t->packed = -1;
+  if (!t->names_file) MR_TRY(choose_packed(s));
+  mr_err_t e = t->names_file
+                   ? mr__class_names_read(&t->names, NULL, t->names_file, (int)t->classes, &why)
+               : t->packed < 0 ? mr__class_names_numbers(&t->names, (int)t->classes, &why)
+                               : MR_OK;
+  if (e < 0) return mr_stage_relay(s, e, &why);
+  if (t->names_file || t->packed >= 0) t->named = (mr_classes_t){t->names.n, t->names.name};
+  if (!t->classes) t->classes = t->named.n;
+  return MR_OK;
 }
 
 static void forget_own_names(mr_shard_source_t *t) {
@@ -281,7 +302,7 @@ mr_err_t mr__shard_source_plan(mr_stage_t *s, const mr_shard_kind_t *kind) {
   MR_TRY(open_shards(s));
   MR_TRY(mr__split_plan_files(s, &t->split, t->shards->n_records));
   MR_TRY(name_classes(s));
-  t->dataset = (mr_dataset_t){kind->name, (int)t->classes, t->names.name};
+  t->dataset = (mr_dataset_t){kind->name, t->names.n, t->names.name};
   *out = (mr_spec_t){.flow = MR_FLOW_RECORDS,
                      .n_records = mr__split_size(&t->split),
                      .n_epochs = 1,
@@ -291,6 +312,7 @@ mr_err_t mr__shard_source_plan(mr_stage_t *s, const mr_shard_kind_t *kind) {
   MR_TRY(kind->settle(t, s, word, n, out));
   out->n_fields = t->n_fields;
   name_fields(t, out);
+  MR_TRY(compare_packed(s, out));
   memcpy(t->spec, out->field, sizeof t->spec);
   if (s->elsewhere) mr_remote_rest(t->shards->remote);
   return shard_source_check_fields(s, out);

@@ -104,6 +104,7 @@ struct mr_shard_source {
   mr_class_names_t names;         /* from plan to forget */
   mr_dataset_t dataset;
   mr_classes_t named;    /* those names, if they are given and not numbers */
+  int packed;            /* the shard beside which they lie; -1: none */
   mr_shard_named_t *own; /* [n_own] heap, from plan to forget */
   int n_own;
   mr_shard_reads_t *reads;     /* from open to close */

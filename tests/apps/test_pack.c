@@ -188,6 +188,49 @@ static void packs_of_different_classes_are_no_one_set(void **state) {
   }
 }
 
+/* A given classes= holds whichever folder comes first, and lists that no label has are not judged.
+ */
+static void packs_are_judged_by_what_is_read_of_them(void **state) {
+  static const char *const rows[] = {"kind,v\nant,1\nbee,2\n", "kind,v\nant,3\nbee,4\ncat,5\n",
+                                     "kind,v\nbee,6\ncat,7\n"};
+  static const struct {
+    int first, second;
+    const char *setting, *refused, *classes;
+  } row[] = {{0, 1, " classes=2", "has 3 names, want as many", NULL},
+             {1, 0, " classes=2", "has 3 names, want as many", NULL},
+             {0, 1, " classes=3", NULL, "ant bee ant bee cat "},
+             {1, 0, " classes=3", NULL, "ant bee cat ant bee "},
+             {0, 1, " classes=2 fields=v:v", NULL, NULL},
+             {2, 1, "", "e2/pack-classes.txt calls the 2 classes bee, cat, and ", NULL},
+             {0, 2, "", "one number would mean two classes", NULL},
+             {0, 2, " fields=v:v", NULL, NULL},
+             {1, 2, " fields=v:v", NULL, NULL}};
+  char folder[128], list[160], graph[1200], got[600];
+  mr_diag_t d = {0};
+  for (int i = 0; i < 3; i++) {
+    snprintf(list, sizeof list, "%s/e%d.csv", dir, i);
+    snprintf(folder, sizeof folder, "%s/e%d", dir, i);
+    snprintf(graph, sizeof graph, "table %s fields=kind:label:class,v:v", list);
+    assert_int_equal(mr_write_file(list, rows[i], strlen(rows[i]), &d), MR_OK);
+    RUN(&p, "pack", graph, "-o", folder, "--format", "tfrecord");
+    if (p.status) fail_msg("%s%s", p.out, p.err);
+  }
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    snprintf(graph, sizeof graph,
+             "tfrecord %s/e%d/shard-00000.tfrecord::%s/e%d/shard-00000.tfrecord%s", dir,
+             row[i].first, dir, row[i].second, row[i].setting);
+    if (row[i].classes) {
+      classes_of(graph, got);
+      assert_string_equal(got, row[i].classes);
+      continue;
+    }
+    strcat(graph, " ! batch 2 ! null");
+    RUN(&p, "who", graph, "--step", "1");
+    if (!p.status != !row[i].refused) fail_msg("row %zu: %s", i, p.err);
+    if (row[i].refused && !strstr(p.err, row[i].refused)) fail_msg("row %zu: %s", i, p.err);
+  }
+}
+
 /* A folder's name that is no word of a graph, and a graph that ends with a comment. */
 static void names_with_blanks_and_comments_are_read_back(void **state) {
   char kept[sizeof source], *want = ledger_of(source), folder[128], reading[600];
@@ -434,6 +477,7 @@ int main(void) {
       cmocka_unit_test(names_of_classes_come_back_with_the_shards),
       cmocka_unit_test(labels_of_two_lists_keep_no_names),
       cmocka_unit_test(packs_of_different_classes_are_no_one_set),
+      cmocka_unit_test(packs_are_judged_by_what_is_read_of_them),
       cmocka_unit_test(names_with_blanks_and_comments_are_read_back),
       cmocka_unit_test(a_killed_pack_continues_to_the_same_bytes),
       cmocka_unit_test(a_pack_that_fails_at_once_leaves_nothing),
