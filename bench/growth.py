@@ -249,7 +249,7 @@ AXES = [
     ('inputs of a mix, who --record', record_of_mix, (500, 1000, 2000, 4000), 1.2, 1.2, 1.6, 30),
     ('fields of records', fields, (2, 4, 8, 14), 1.2, 1.2, 1.4, 500),
     ('variables of a graph', variables, (500, 1000, 2000, 4000), 1.2, 1.2, 1.6, 4),
-    ('graphs in a file', lines_of_graphs, (25, 50, 100, 200), 1.2, 1.2, 1.6, 1000),
+    ('graphs in a file', lines_of_graphs, (50, 100, 200, 400), 1.2, 1.2, 1.6, 1000),
     ('files of a folder', folder, (1000, 2000, 4000, 8000), 1.2, 1.2, 1.3, 2),
     ('records of a shard, indexed', index, (2500, 5000, 10000, 20000), 1.2, 1.2, 1.2, 0.5),
     ('records of an epoch, run', indexed_step, (25000, 50000, 100000, 200000), 0.2, 0.2, 1.1, 0.05),
