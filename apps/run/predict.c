@@ -299,7 +299,7 @@ static bool predict_ready(void *ctx, const mr_graph_t *g) {
   return !j->kept || !n || j->kept < n;
 }
 
-static int by_id(const void *a, const void *b) {
+static int compare_ids(const void *a, const void *b) {
   const id_index_t *x = a, *y = b;
   int order = (x->id > y->id) - (x->id < y->id);
   return order ? order : (x->index > y->index) - (x->index < y->index);
@@ -316,7 +316,7 @@ static mr_err_t list_ids(job_t *j, mr_diag_t *diag) {
     j->records->def->source->where(j->records, i, &where);
     j->of_id[i] = (id_index_t){where.key, i};
   }
-  qsort(j->of_id, (size_t)j->n_ids, sizeof *j->of_id, by_id);
+  qsort(j->of_id, (size_t)j->n_ids, sizeof *j->of_id, compare_ids);
   return MR_OK;
 }
 
@@ -329,7 +329,7 @@ static mr_err_t index_of_id(job_t *j, uint64_t id, int64_t *index, mr_diag_t *di
   int64_t lo = 0, hi = j->n_ids;
   while (lo < hi) {
     int64_t mid = lo + (hi - lo) / 2;
-    if (by_id(&j->of_id[mid], &want) < 0)
+    if (compare_ids(&j->of_id[mid], &want) < 0)
       lo = mid + 1;
     else
       hi = mid;

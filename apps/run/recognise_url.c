@@ -202,7 +202,7 @@ static mr_err_t refuse_cifar(const place_t *p, mr_diag_t *diag) {
 static bool may_be(mr_kind_t want, mr_kind_t kind) { return want == MR_KINDS || want == kind; }
 
 /* Whether a listing can tell of a kind: by the endings of files, or by parts of pictures. */
-static bool is_listed(mr_kind_t want) {
+static bool may_be_listed(mr_kind_t want) {
   return may_be(want, MR_KIND_PICTURES) || *mr_kind_texts[want].ends;
 }
 
@@ -210,7 +210,7 @@ static mr_err_t look_at(const place_t *p, mr_kind_t want, mr_found_t *out, mr_di
   if (may_be(want, MR_KIND_MDS) || want == MR_KIND_LITDATA) MR_TRY(find_remote_index(p, out, diag));
   if (out->kind == MR_KINDS && may_be(want, MR_KIND_NPY)) MR_TRY(find_remote_arrays(p, out, diag));
   if (out->kind == MR_KINDS && want == MR_KINDS) MR_TRY(refuse_cifar(p, diag));
-  if (out->kind != MR_KINDS || p->url[0] != 's' || !is_listed(want)) return MR_OK;
+  if (out->kind != MR_KINDS || p->url[0] != 's' || !may_be_listed(want)) return MR_OK;
   return look_into_bucket(p, want, out, diag);
 }
 

@@ -188,7 +188,7 @@ static void drop_words(given_t *in, const bool *taken) {
 }
 
 /* Whether a place is left to the default graph though mr_recognise has failed: it is on this
-   machine, and not there, or nothing is recognised in it.  What a server answers is told. */
+   machine, and not there, or nothing is recognised in it.  A failure of a server is reported. */
 static bool is_left_to_default(const char *place, const mr_found_t *f, mr_err_t e) {
   if (strstr(place, "://") || f->kind != MR_KINDS) return false;
   return e == MR_ERR_DATA || (e == MR_ERR_IO && access(place, F_OK) < 0 && errno == ENOENT);
@@ -227,7 +227,7 @@ static const char *let_of_line(const char *line, size_t *n) {
 }
 
 /* The line behind a line; it is "" behind the last one. */
-static const char *next_line(const char *line) {
+static const char *line_behind(const char *line) {
   line += strcspn(line, "\n");
   return line + (*line == '\n');
 }
@@ -235,7 +235,7 @@ static const char *next_line(const char *line) {
 /* Whether a graph's text gives a variable a value. */
 static bool lets_variable(const char *text, const char *variable) {
   size_t n;
-  for (const char *line = text; *line; line = next_line(line)) {
+  for (const char *line = text; *line; line = line_behind(line)) {
     const char *name = let_of_line(line, &n);
     if (name && n == strlen(variable) && !strncmp(name, variable, n)) return true;
   }
@@ -717,7 +717,7 @@ static void print_text(const mr_args_t *a, const given_t *in, const char *text) 
     char name[128] = "";
     size_t n = 0;
     const char *let = let_of_line(line, &n), *value = NULL;
-    end = next_line(line);
+    end = line_behind(line);
     if (let && n < sizeof name) {
       snprintf(name, sizeof name, "%.*s", (int)n, let);
       value = value_of_let(a, in, name);

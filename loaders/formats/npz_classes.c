@@ -183,7 +183,7 @@ static mr_err_t take_names_of(mr_stage_t *s, mr_shard_source_t *t, const char *o
 }
 
 /* The lists of all arrays of whole numbers.  The names of one follow each other, so that each list
-   is asked for once, also if it is nobody's. */
+   is asked for once, also if no array has it. */
 mr_err_t mr_npz_take_classes(mr_stage_t *s, mr_shard_source_t *t) {
   const char *before = "";
   size_t n_before = 0;
@@ -209,7 +209,7 @@ static const mr_shard_named_t *own_of(const mr_shard_source_t *t, int f) {
   return NULL;
 }
 
-/* The label that names= and classes= are about; -1: there is none with a list. */
+/* The label that names= and classes= are about; -1: no label has a list. */
 static int choose_label(const mr_shard_source_t *t, const mr_spec_t *out) {
   static const char *const usual[] = {"label", "class", "cls"};
   int first = -1;

@@ -73,7 +73,7 @@ static void a_kind_that_is_named_needs_no_look(void **state) {
   assert_true(listings > before);
 }
 
-static void what_a_server_refuses_is_no_name_of_a_folder(void **state) {
+static void a_server_s_refusal_of_the_data_is_reported(void **state) {
   RUN(&p, "train", "--data", "s3://there/set", endpoint, "retries=0", "--print-graph");
   expect("403");
 }
@@ -95,7 +95,7 @@ static void predict_asks_as_its_command_line_says(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_kind_that_is_named_needs_no_look),
-      cmocka_unit_test(what_a_server_refuses_is_no_name_of_a_folder),
+      cmocka_unit_test(a_server_s_refusal_of_the_data_is_reported),
       cmocka_unit_test(predict_asks_as_its_command_line_says),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
