@@ -374,7 +374,7 @@ static bool is_lasting_circle(mr__group_t *g, const late_t *l, int64_t begun, in
 static bool fail_silent(mr__group_t *g, int missing, int at, int64_t begun, const char *what) {
   const other_t *o = &process.other[at];
   int64_t now = mr_now_ns(), silent = (int64_t)(process.silent_s * 1e9);
-  int64_t asked = later_of(o->asked_ns, begun); /* who is not asked has nothing to say */
+  int64_t asked = later_of(o->asked_ns, begun); /* a process says nothing unasked */
   char doing[DOING_TEXT + 64];
   if (!o->asked_ns || now - later_of(o->heard_ns, asked) <= silent) return false;
   mr__group_fail(g, missing,

@@ -30,7 +30,7 @@ typedef struct mr__group {
   int size, joined, left;
   int own; /* this process's rank; -1: it is no member, or not yet */
   double limit_s;
-  bool tried; /* its failure is none of the job's (MR_COLLECT_TRY) */
+  bool tried; /* the job continues after its failure (MR_COLLECT_TRY) */
   pthread_cond_t changed;
   mr_diag_t why; /* of the first failure; code MR_OK: none */
   int missing;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What docs/operations.md says of systemd and containers, by systemd-nspawn.  A systemd that boots in a container enables,
 # reloads, kills and disables the unit of examples/cluster; in a container whose calls of io_uring are denied millrace is
-# process 1, says how it reads, has the same ledger and ends by SIGTERM with a checkpoint and status 143.  The system is this
+# process 1, says how it reads, and ends by SIGTERM with a checkpoint and status 143.  The system is this
 # machine's /usr, read-only.  Needs build/release/millrace, or $MILLRACE, systemd-nspawn (systemd-container) and root; without
 # the latter two it says so and checks nothing.
 set -euo pipefail

@@ -48,7 +48,7 @@ static bool ends_in(const char *name, const char *ends) {
   return false;
 }
 
-/* The bytes of a name before "-00003-of-00128"; 0: it is none of them. */
+/* The bytes of a name before "-00003-of-00128"; 0: the name does not end so. */
 static size_t shard_of_many(const char *name) {
   const char *of = strstr(name, "-of-"), *first = of;
   while (first && first > name && isdigit((unsigned char)first[-1])) first--;
@@ -79,8 +79,8 @@ static int part_of_word(const char *word, size_t n) {
   return -1;
 }
 
-/* The part that a file's name begins with, "val" of "val-0003.tar", or that stands before its
-   ending, "train" of "mnist-train.tfrecord-00000-of-00001". */
+/* The part of a data set that a file's name begins with ("val" of "val-0003.tar") or has before its
+   ending ("train" of "mnist-train.tfrecord-00000-of-00001"). */
 static int part_of_name(const char *name) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
   int first = part_of_word(name, strspn(name, letters));

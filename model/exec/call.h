@@ -97,7 +97,7 @@ mr_err_t mr__all_gather_lower(mr_call_t *c, mr_diag_t *diag);
 mr_err_t mr__reduce_scatter_lower(mr_call_t *c, mr_diag_t *diag);
 mr_err_t mr__all_to_all_lower(mr_call_t *c, mr_diag_t *diag);
 mr_err_t mr__ppermute_lower(mr_call_t *c, mr_diag_t *diag);
-/* Returns the one of all these that lowers op; NULL: op is none of these. */
+/* Returns the rule above that lowers op; NULL: op is no loop, no branch and no collective. */
 typedef mr_err_t mr_call_lower_fn(mr_call_t *c, mr_diag_t *diag);
 mr_call_lower_fn *mr__control_rule(const mr_op_def_t *op);
 

@@ -189,7 +189,7 @@ static void every_mark_is_known_and_says_what_to_do(void **state) {
   }
 }
 
-/* What begins like the head of a tar archive or a TFRecord file and lacks its sum is none. */
+/* Bytes that begin like a tar archive or a TFRecord file, without its checksum, are of no kind. */
 static void a_head_counts_with_its_sum(void **state) {
   unsigned char tar[512] = "a.cls", record[16] = {0x18};
   memcpy(tar + 148, "        ", 8), memcpy(tar + 257, "ustar", 6);

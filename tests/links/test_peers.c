@@ -249,7 +249,7 @@ static void a_peer_that_never_reads_has_few_answers_waiting(void **state) {
     if (mr_link_pump(t.out, &diag) < 0) fail_msg("%s", diag.text);
     if (!said) mr_link_wait(t.out, 1);
   }
-  /* Behind its last question it says what is none: when that is heard, so is every question. */
+  /* Its last message is malformed: the refusal of it shows that every question has arrived. */
   for (bool said = false; !malformed(&t); mr_link_wait(t.out, 1)) {
     said = said || zmq_send(s, "none", 4, ZMQ_DONTWAIT) >= 0;
     if (mr_link_pump(t.out, &diag) < 0) fail_msg("%s", diag.text);
